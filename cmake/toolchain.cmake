@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+# Compiler, linker and cache. Nothing here is about the product.
+
+# ccache: paths below the source tree are made relative, so a second checkout elsewhere hits the same cache.
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+endif()
+
+find_program(MOLD mold)
+if(MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_compile_options(
+  -Wall -Wextra -Werror -Wvla -Wnon-virtual-dtor -fno-omit-frame-pointer
+  -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  add_compile_options(-Wthread-safety -Wno-unknown-warning-option -Wno-unused-command-line-argument)
+else()
+  # False positives of g++ 12 inside inlined standard containers at -O2 and under the sanitizers.
+  add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-restrict -Wno-array-bounds
+                      -Wno-stringop-overread -Wno-dangling-pointer)
+endif()
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  add_compile_options(-D_FORTIFY_SOURCE=2 -fstack-protector-strong)
+  add_link_options(-Wl,-z,relro,-z,now)
+endif()
+
+set(FALAJ_SANITIZE "" CACHE STRING "Sanitizers of this build, as -fsanitize takes them")
+if(FALAJ_SANITIZE)
+  add_compile_options(-fsanitize=${FALAJ_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${FALAJ_SANITIZE})
+  if(FALAJ_SANITIZE MATCHES "thread")
+    # Fences are not understood by the thread sanitizer; Asio's are harmless. The warning is about that only.
+    add_compile_options(-Wno-tsan)
+  endif()
+endif()
+set(FALAJ_FUZZ OFF CACHE BOOL "Build the libFuzzer programs (clang only)")
+if(FALAJ_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
+find_package(Boost 1.81 EXACT REQUIRED COMPONENTS json)
+find_package(fmt REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(Threads REQUIRED)
+find_package(GTest REQUIRED)
+find_package(benchmark REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(prometheus-cpp CONFIG REQUIRED)
+find_package(ZLIB REQUIRED)
+add_compile_definitions(BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_BOOST_DATE_TIME)
