@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "foundation/base/bytes.h"
+#include "foundation/crypto/key.h"
+
+namespace falaj::crypto {
+
+// Argon2id, 64 MiB and three passes unless a test asks for less. At most `concurrent_max` hashes run at once in the
+// process, because each takes that memory; one more throws exhausted.
+struct PasswordCost {
+  std::size_t memory_bytes = 64U << 20;
+  unsigned passes = 3;
+};
+inline constexpr std::size_t kPasswordHashesMax = 4;
+
+std::string hash_password(std::string_view password, PasswordCost cost = {});  // a PHC string
+bool verify_password(std::string_view password, const std::string& hashed);
+// A key from a passphrase; the same for the same salt (16 bytes) and cost.
+Key key_from_passphrase(std::string_view passphrase, BytesView salt, PasswordCost cost = {});
+
+}  // namespace falaj::crypto

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "foundation/base/metrics.h"
+#include "foundation/net/http.h"
+#include "foundation/sys/clock.h"
+#include "foundation/sys/random.h"
+
+namespace falaj::net {
+
+struct TlsFiles {
+  std::string certificate_file, key_file;  // PEM; read again when they change
+  std::string client_ca_file;              // "" = client certificates are not asked for
+};
+
+struct ServerLimits {
+  std::size_t connections_max = 10'000;   // past it: accepted, answered 503, closed
+  std::size_t requests_max = 1'000;       // in flight; past it 503 with Retry-After
+  std::size_t head_bytes_max = 16 * 1024;
+  std::size_t header_fields_max = 100;
+  std::int64_t head_wait_us = 10'000'000;   // from the first byte of a head to its last
+  std::int64_t idle_wait_us = 60'000'000;   // between requests
+  std::int64_t body_bytes_per_second_min = 1024;  // averaged over body_wait_us; slower clients are cut off
+  std::int64_t body_wait_us = 15'000'000;
+  std::size_t io_threads = 2;
+  std::size_t worker_threads = 32;
+};
+
+// An HTTP/1.1 server. Starts listening when made; `stop` drains: no new connections, what was accepted finishes
+// (at most `drain_us`), then everything is closed and joined.
+class Server {
+ public:
+  Server(const std::string& listen_host, std::uint16_t listen_port, std::optional<TlsFiles> tls, ServerLimits limits,
+         Service& service, const sys::Clock& clock, sys::Ids& ids, Metrics& metrics);
+  ~Server();
+  std::uint16_t port() const;  // the real one when asked for 0
+  void stop(std::int64_t drain_us);
+
+ private:
+  struct Rep;
+  std::unique_ptr<Rep> rep_;
+};
+
+}  // namespace falaj::net
