@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/route.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "foundation/base/text.h"
+
+namespace falaj::api {
+namespace {
+
+std::optional<std::string_view> parameter_name(std::string_view element) {
+  if (element.size() < 3 || element.front() != '{' || element.back() != '}') return std::nullopt;
+  return element.substr(1, element.size() - 2);
+}
+
+}  // namespace
+
+void Routes::insert(std::unique_ptr<Route> route) {
+  CHECK(route->path.starts_with('/'), "a route's path begins with a slash");
+  CHECK(route->method == Method::get || route->method == Method::head || route->audit.verb() != "" ||
+            route->path.ends_with("/diff"),
+        "a route that changes something has an audit verb");
+  Node* node = &root_;
+  for (const auto element : split(route->path.substr(1), '/')) {
+    if (const auto name = parameter_name(element)) {
+      if (!node->any) node->any = std::make_unique<Node>();
+      CHECK(node->any_name.empty() || node->any_name == *name, "one name for one parameter of a path");
+      node->any_name = *name;
+      node = node->any.get();
+    } else {
+      auto& next = node->fixed[std::string(element)];
+      if (!next) next = std::make_unique<Node>();
+      node = next.get();
+    }
+  }
+  for (const auto* other : node->here) CHECK(other->method != route->method, "two routes for one method and path");
+  node->here.push_back(route.get());
+  routes_.push_back(std::move(route));
+}
+
+Routes::Match Routes::match(Method method, std::string_view path) const {
+  Match match;
+  if (!path.starts_with('/')) return match;
+  const Node* node = &root_;
+  path.remove_prefix(1);
+  for (bool last = false; !last;) {
+    const auto slash = path.find('/');
+    last = slash == std::string_view::npos;
+    const auto element = path.substr(0, slash);
+    if (!last) path.remove_prefix(slash + 1);
+    if (const auto fixed = node->fixed.find(element); fixed != node->fixed.end()) {
+      node = fixed->second.get();
+    } else if (node->any && !element.empty()) {
+      match.parameters.emplace(node->any_name, element);
+      node = node->any.get();
+    } else {
+      return match;
+    }
+  }
+  for (const auto* route : node->here) {
+    match.allowed.push_back(route->method);
+    // HEAD is GET without its body; the server leaves the body out.
+    if (route->method == method || (method == Method::head && route->method == Method::get)) match.route = route;
+  }
+  return match;
+}
+
+std::string fill(std::string_view pattern, const PathParameters& parameters) {
+  std::string out;
+  for (;;) {
+    const auto open = pattern.find('{');
+    out += pattern.substr(0, open);
+    if (open == std::string_view::npos) return out;
+    const auto close = pattern.find('}', open);
+    const auto found = parameters.find(pattern.substr(open + 1, close - open - 1));
+    CHECK(found != parameters.end(), "a permission names a parameter that its path does not have");
+    out += found->second;
+    pattern.remove_prefix(close + 1);
+  }
+}
+
+namespace detail {
+
+json::value read_json_body(net::Request& request) {
+  const std::string text = request.body.read_all();
+  if (text.empty()) return json::object{};
+  const auto type = request.head.headers.find("Content-Type").value_or("");
+  if (!lower(type).starts_with("application/json"))
+    throw Error(Code::invalid, fmt::format("the body must be application/json, not '{}'", type.substr(0, 60)));
+  return parse_json(text);
+}
+
+net::Response json_response(const json::value& value) {
+  net::Response response;
+  response.headers.add("Content-Type", "application/json");
+  response.body = json::serialize(value);
+  return response;
+}
+
+void put_query_value(json::object& out, std::string_view key, std::string_view value, bool number, bool boolean, bool list) {
+  json::value typed(value);
+  if (number) {
+    if (const auto v = parse_int(value)) typed = *v;
+  } else if (boolean && (value == "true" || value == "false")) {
+    typed = value == "true";
+  }
+  if (!list) {
+    out[key] = std::move(typed);
+  } else {
+    if (!out.contains(key)) out[key] = json::array{};
+    out[key].as_array().push_back(std::move(typed));
+  }
+}
+
+}  // namespace detail
+}  // namespace falaj::api

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// A route is one declaration: method, path, permission, limits, audit verb, summary, request and response types,
+// handler. Dispatch, authorisation, openapi.json and the endpoint-by-role test all come from the table of them.
+//
+//   routes.add<NewToken, MadeToken>(
+//       {.method = Method::post, .path = "/v1/tokens", .permission = Permission::signed_in(),
+//        .limits = BodyLimit{64 * 1024}, .audit = Audit::verb("token.create"), .place = Place::worker,
+//        .summary = "Make an API token."},
+//       [&](Call& call, const NewToken& in) { return make_token(call, in); });
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "foundation/base/shape.h"
+#include "foundation/net/http.h"
+
+namespace falaj::api {
+
+using net::Method;
+using net::Place;
+
+class Call;  // call.h: the caller, the path's parameters, and how to write
+
+// Who may use a route. There is no default: a route that does not say does not compile.
+class Permission {
+ public:
+  static Permission anyone() { return Permission(Kind::anyone, "", ""); }
+  // Any valid credential; the handler asks for more with Call::require where it depends on the request.
+  static Permission signed_in() { return Permission(Kind::signed_in, "", ""); }
+  // `action` on `resource`; both may hold {parameter} of the path, and {scope}, the query's "scope" (default "/").
+  static Permission of(std::string_view action, std::string_view resource) { return Permission(Kind::action, action, resource); }
+
+  enum class Kind { anyone, signed_in, action };
+  Kind kind() const { return kind_; }
+  std::string_view action() const { return action_; }
+  std::string_view resource() const { return resource_; }
+
+ private:
+  Permission(Kind kind, std::string_view action, std::string_view resource) : kind_(kind), action_(action), resource_(resource) {}
+  Kind kind_;
+  std::string_view action_, resource_;
+};
+
+// Most bytes of a request body. Counted as they are read.
+class BodyLimit {
+ public:
+  explicit constexpr BodyLimit(std::uint64_t bytes) : bytes_(bytes) {}
+  static constexpr BodyLimit none() { return BodyLimit(0); }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::uint64_t bytes_;
+};
+
+// What the audit log says of a successful call.
+class Audit {
+ public:
+  static Audit read() { return Audit(""); }  // changes nothing, so leaves no record
+  static Audit verb(std::string_view verb) { return Audit(verb); }
+  std::string_view verb() const { return verb_; }
+
+ private:
+  explicit Audit(std::string_view verb) : verb_(verb) {}
+  std::string_view verb_;
+};
+
+struct Declaration {
+  Method method;
+  std::string_view path;  // "/v1/tokens/{id}": a parameter is one whole element
+  Permission permission;
+  BodyLimit limits;
+  Audit audit;
+  Place place;
+  std::string_view summary;
+};
+
+struct Nothing {};  // a request or response without fields
+
+struct Route : Declaration {
+  explicit Route(const Declaration& declaration) : Declaration(declaration) {}
+  bool raw_body = false;       // the handler reads the body itself
+  std::string raw_type;        // content type of such a response
+  std::function<json::object(json::object&)> request_schema, response_schema;  // unset: none
+  std::function<net::Response(Call&, net::Request&)> handle;
+};
+
+using PathParameters = std::map<std::string, std::string, std::less<>>;
+
+class Routes {
+ public:
+  // A call with JSON in (the body; for GET and DELETE the query) and JSON out.
+  template <class In, class Out, class Handler>
+  void add(const Declaration& declaration, Handler handler);
+  // A call that reads or writes its body as a stream. `In` describes the query.
+  template <class In, class Handler>
+  void add_stream(const Declaration& declaration, std::string response_type, Handler handler);
+
+  struct Match {
+    const Route* route = nullptr;  // null: no such path, or (with `allowed`) not with that method
+    PathParameters parameters;
+    std::vector<Method> allowed;
+  };
+  Match match(Method method, std::string_view path) const;
+
+  const std::vector<std::unique_ptr<Route>>& all() const { return routes_; }
+  std::string openapi(std::string_view version) const;
+
+ private:
+  struct Node {
+    std::map<std::string, std::unique_ptr<Node>, std::less<>> fixed;
+    std::unique_ptr<Node> any;
+    std::string any_name;
+    std::vector<const Route*> here;  // one a method
+  };
+  void insert(std::unique_ptr<Route> route);
+
+  std::vector<std::unique_ptr<Route>> routes_;
+  Node root_;
+};
+
+// "{a}/x/{b}" with its parameters put in; a missing one is a programmer's error.
+std::string fill(std::string_view pattern, const PathParameters& parameters);
+
+namespace detail {
+
+json::value read_json_body(net::Request& request);
+net::Response json_response(const json::value& value);
+void put_query_value(json::object& out, std::string_view key, std::string_view value, bool number, bool boolean, bool list);
+
+template <class T>
+struct Plain {
+  using type = T;
+  static constexpr bool list = false;
+};
+template <class T>
+struct Plain<std::optional<T>> : Plain<T> {};
+template <class T>
+struct Plain<std::vector<T>> : Plain<T> {
+  static constexpr bool list = true;
+};
+
+// The query as a JSON object, each value of the type its field has.
+template <class In>
+json::value query_object(const net::Head& head) {
+  json::object out;
+  for (const auto& [key, value] : head.query) {
+    if (key == "scope") continue;  // every route's: it chooses what the permission is asked on
+    bool known = false;
+    const auto one = [&](const auto& f) {
+      if (f.name != key) return;
+      known = true;
+      using Member = std::remove_cvref_t<decltype(std::declval<In>().*f.member)>;
+      using Type = typename Plain<Member>::type;
+      put_query_value(out, key, value, std::is_arithmetic_v<Type> && !std::is_same_v<Type, bool>,
+                      std::is_same_v<Type, bool>, Plain<Member>::list);
+    };
+    std::apply([&](const auto&... fields) { (one(fields), ...); }, Shape<In>::fields);
+    if (!known) out[key] = value;  // named in the fault
+  }
+  return out;
+}
+
+template <class In>
+In read_input(const Route& route, net::Request& request) {
+  const bool from_query = route.method == Method::get || route.method == Method::head || route.method == Method::del || route.raw_body;
+  return decode<In>(from_query ? query_object<In>(request.head) : read_json_body(request), "request");
+}
+
+}  // namespace detail
+
+template <class In, class Out, class Handler>
+void Routes::add(const Declaration& declaration, Handler handler) {
+  auto route = std::make_unique<Route>(declaration);
+  const Route* self = route.get();
+  if constexpr (!std::is_same_v<In, Nothing>) route->request_schema = schema_of<In>;
+  if constexpr (!std::is_same_v<Out, Nothing>) route->response_schema = schema_of<Out>;
+  route->handle = [self, handler = std::move(handler)](Call& call, net::Request& request) -> net::Response {
+    const In in = detail::read_input<In>(*self, request);
+    if constexpr (std::is_same_v<Out, Nothing>) {
+      handler(call, in);
+      return detail::json_response(json::object{});
+    } else {
+      return detail::json_response(encode(static_cast<const Out&>(handler(call, in))));
+    }
+  };
+  insert(std::move(route));
+}
+
+template <class In, class Handler>
+void Routes::add_stream(const Declaration& declaration, std::string response_type, Handler handler) {
+  auto route = std::make_unique<Route>(declaration);
+  const Route* self = route.get();
+  route->raw_body = true;
+  route->raw_type = std::move(response_type);
+  if constexpr (!std::is_same_v<In, Nothing>) route->request_schema = schema_of<In>;
+  route->handle = [self, handler = std::move(handler)](Call& call, net::Request& request) -> net::Response {
+    return handler(call, detail::read_input<In>(*self, request), request);
+  };
+  insert(std::move(route));
+}
+
+}  // namespace falaj::api
+
+template <>
+struct falaj::Shape<falaj::api::Nothing> {
+  static constexpr std::string_view name = "Nothing";
+  static constexpr auto fields = std::make_tuple();
+};
