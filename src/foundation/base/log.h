@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
-#include <type_traits>
+#include <utility>
 
 #include "foundation/base/json.h"
 
@@ -18,6 +18,8 @@ enum class Level { debug, info, warn, error };
 std::string_view name(Level level);
 
 struct Entry {
+  template <class T>
+  Entry(std::string_view k, T&& v) : key(k), value(std::forward<T>(v)) {}
   std::string_view key;
   json::value value;
 };

@@ -34,25 +34,28 @@ class NewFile {
  public:
   virtual ~NewFile() = default;
   virtual void write(BytesView bytes) = 0;
-  // Gives it `path`. With `durable` the bytes and the name are on disk when it returns; without, after the next
-  // Files::sync. Replaces a file of that name only if `replace`; otherwise one that is there stays as it is.
+  // Gives it `path`, making directories as needed. With `now` the bytes and the name are on disk when it returns (also
+  // those of a file that was kept); with `at_sync` after the next Files::sync, and a power loss before that may leave
+  // the name with only some of its bytes. `replace`: a power loss leaves the old file or the whole new one. `keep`: a
+  // file that is there stays as it is. Requires: called once, nothing written after.
   enum class Durable { now, at_sync };
   enum class Existing { replace, keep };
   virtual void commit(const std::string& path, Durable durable, Existing existing) = 0;
 };
 
 // A directory tree and nothing outside it: every path is relative, resolved beneath the root without following links
-// (openat2), made of elements that are not empty, "." or "..". Thread-safe.
-// Errors: not_found, exists, invalid (a bad path), unavailable (I/O). A failed fsync aborts the process: what the disk
+// (openat2), made of elements that are not empty, "." or ".." and have at most 255 bytes; ".new" in the root is taken.
+// Thread-safe. Errors: not_found, exists (a directory is in the way, or is not empty), invalid (a bad path), exhausted
+// (the disk is full), unavailable (I/O). A failed fsync aborts the process: what the disk
 // holds is unknown then, and going on would acknowledge lost writes.
 class Files {
  public:
   virtual ~Files() = default;
   virtual std::unique_ptr<ReadFile> open(const std::string& path) = 0;
   virtual std::unique_ptr<NewFile> create() = 0;
-  virtual void remove(const std::string& path) = 0;  // a file, or an empty directory
-  virtual std::vector<FileInfo> list(const std::string& path) = 0;  // "" is the root; sorted by name
-  virtual std::optional<FileInfo> stat(const std::string& path) = 0;
+  virtual void remove(const std::string& path) = 0;                   // a file, or an empty directory; lasts after sync
+  virtual std::vector<FileInfo> list(const std::string& path) = 0;    // "" is the root; sorted by name
+  virtual std::optional<FileInfo> stat(const std::string& path) = 0;  // links and devices are not there
   virtual void sync() = 0;  // everything committed so far is on disk when it returns
   virtual void make_directories(const std::string& path) = 0;
 

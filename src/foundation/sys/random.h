@@ -16,8 +16,8 @@ class Random {
  public:
   virtual ~Random() = default;
   virtual void fill(std::span<std::byte> out) = 0;
-  std::uint64_t next();                        // uniform over 64 bits
-  std::uint64_t below(std::uint64_t limit);    // uniform over 0..limit-1; Requires: limit > 0
+  std::uint64_t next();                      // uniform over 64 bits
+  std::uint64_t below(std::uint64_t limit);  // uniform over 0..limit-1; Requires: limit > 0
 };
 
 // From the kernel: good enough for keys.
