@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace falaj {
@@ -24,9 +25,13 @@ inline Bytes to_bytes(std::string_view text) {
   const auto view = as_bytes(text);
   return {view.begin(), view.end()};
 }
-// For C libraries that want unsigned char.
-inline const unsigned char* raw(BytesView bytes) { return reinterpret_cast<const unsigned char*>(bytes.data()); }
-inline unsigned char* raw(std::span<std::byte> bytes) { return reinterpret_cast<unsigned char*>(bytes.data()); }
+// For C libraries that want unsigned char; as const as the bytes are.
+template <class Container>
+auto* raw(Container&& bytes) {
+  using Byte = std::remove_pointer_t<decltype(bytes.data())>;
+  static_assert(std::is_same_v<const Byte, const std::byte>);
+  return reinterpret_cast<std::conditional_t<std::is_const_v<Byte>, const unsigned char, unsigned char>*>(bytes.data());
+}
 
 std::string to_hex(BytesView bytes);
 Bytes from_hex(std::string_view text);  // throws invalid

@@ -14,8 +14,12 @@ namespace falaj::crypto {
 // splicing and moving a stream to another tenant or zone are all found. docs/formats/sealed_stream.md has the layout.
 inline constexpr std::size_t kSealChunkBytes = 64 * 1024;
 inline constexpr std::size_t kSealTagBytes = 16;
+inline constexpr std::size_t kSaltBytes = 32;
+inline constexpr std::size_t kSealOverheadBytes = 4 + kSaltBytes + 32 + kSealTagBytes;  // of at most one chunk
+inline constexpr std::size_t kWrappedKeyBytes = Key::kBytes + kSealOverheadBytes;
 
-// Requires: `key` is fresh for this stream (a new random key, or derived with a salt that is).
+// Every stream draws a random salt and derives its own key from `key`, so one key may seal many streams.
+// The header is at most a few hundred bytes: it is authenticated with every chunk.
 class Sealer {
  public:
   Sealer(const Key& key, BytesView header);
@@ -29,7 +33,8 @@ class Sealer {
   std::unique_ptr<Rep> rep_;
 };
 
-// Returns plain bytes only after their chunk was verified; throws corrupt at the first chunk that is not what was sealed.
+// Returns plain bytes only after their chunk was verified; throws corrupt at the first chunk that is not what was
+// sealed.
 class Opener {
  public:
   Opener(const Key& key, BytesView header);
@@ -42,13 +47,15 @@ class Opener {
   std::unique_ptr<Rep> rep_;
 };
 
-// Whole small things at once.
+// Whole things at once.
+std::size_t sealed_size(std::size_t plain_bytes);
 Bytes seal(const Key& key, BytesView header, BytesView plain);
 Bytes open(const Key& key, BytesView header, BytesView sealed);  // throws corrupt
 
-// A key sealed under another: 32 random bytes of salt, then the sealed key; `context` says what it is for and must be
-// the same when it is unwrapped. throws corrupt.
+// A key sealed under another; `context` says what it is for and must be the same when it is unwrapped. The salt is
+// random unless given (32 bytes; the same inputs then give the same bytes).
+Bytes wrap_key(const Key& wrapping, const Key& wrapped, BytesView context);
 Bytes wrap_key(const Key& wrapping, const Key& wrapped, BytesView context, BytesView salt32);
-Key unwrap_key(const Key& wrapping, BytesView wrapped, BytesView context);
+Key unwrap_key(const Key& wrapping, BytesView wrapped, BytesView context);  // throws corrupt
 
 }  // namespace falaj::crypto

@@ -1,29 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
+#include <span>
 #include <string_view>
 
 #include "foundation/base/bytes.h"
 
 namespace falaj::crypto {
 
-// 256 secret bits. Wiped when dropped, left out of core dumps, never printed; copied only by saying so.
+// 256 secret bits. They live in locked pages that core dumps leave out, are wiped when dropped, never printed, and
+// copied only by saying so.
 class Key {
  public:
   static constexpr std::size_t kBytes = 32;
-  static Key from(BytesView bytes);  // Requires: 32 bytes; throws corrupt otherwise
+  static Key from(BytesView bytes);  // throws corrupt unless there are 32
+  static Key random();               // from the cryptographic library's generator
+  // Made in place by `fill(std::span<std::byte, 32>)`, so that the bytes are nowhere else.
+  template <class Fill>
+  static Key filled(Fill&& fill) {
+    Key key;
+    fill(std::span<std::byte, kBytes>(key.slot_, kBytes));
+    return key;
+  }
   ~Key();
-  Key(Key&&) noexcept;
-  Key& operator=(Key&&) noexcept;
+  Key(Key&& other) noexcept;
+  Key& operator=(Key&& other) noexcept;
   Key(const Key&) = delete;
   Key& operator=(const Key&) = delete;
   Key copy() const { return from(view()); }
-  BytesView view() const { return bytes_; }
+  BytesView view() const { return {slot_, kBytes}; }  // Requires: not moved from
 
  private:
-  Key() = default;
-  std::array<std::byte, kBytes> bytes_{};
+  Key();
+  std::byte* slot_;  // in the process's secret pages; null when moved from
 };
 
 Digest hmac_sha256(const Key& key, BytesView bytes);
