@@ -55,7 +55,8 @@ class Reader {
   }
   // The first row mapped to a value, or nothing.
   template <class F>
-  auto first(Query q, std::initializer_list<Param> params, F map) -> std::optional<std::invoke_result_t<F, const Row&>> {
+  auto first(Query q, std::initializer_list<Param> params, F map)
+      -> std::optional<std::invoke_result_t<F, const Row&>> {
     std::optional<std::invoke_result_t<F, const Row&>> out;
     query(q, params, [&](const Row& row) {
       if (!out) out.emplace(map(row));
@@ -88,7 +89,9 @@ struct Effect {
 class Writer : public Reader {
  public:
   virtual std::int64_t execute(Query query, Params params) = 0;  // rows changed
-  std::int64_t execute(Query q, std::initializer_list<Param> params) { return execute(q, Params(params.begin(), params.size())); }
+  std::int64_t execute(Query q, std::initializer_list<Param> params) {
+    return execute(q, Params(params.begin(), params.size()));
+  }
 
   // Becomes part of the audit record of this write.
   virtual void record(Effect effect) = 0;
@@ -97,7 +100,8 @@ class Writer : public Reader {
   virtual void after_commit(std::function<void()> publish) = 0;
 };
 
-// Turns each write into an audit record. Given by governance/audit; called on the writer's thread, inside the transaction.
+// Turns each write into an audit record. Given by governance/audit; called on the writer's thread, inside the
+// transaction.
 class Ledger {
  public:
   virtual ~Ledger() = default;
@@ -109,9 +113,9 @@ class Ledger {
 };
 
 struct Migration {
-  std::int64_t version;      // 1, 2, 3, ... without gaps within a module
-  std::string_view module;   // "audit", "iam": each module owns its tables and their history
-  std::string_view sql;      // statements separated by ';'
+  std::int64_t version;     // 1, 2, 3, ... without gaps within a module
+  std::string_view module;  // "audit", "iam": each module owns its tables and their history
+  std::string_view sql;     // statements separated by ';'
 };
 
 // One metadata store over SQLite or PostgreSQL. Thread-safe.
@@ -170,7 +174,8 @@ struct Limits {
 
 // `path` is the database file, made when missing (mode 0600).
 std::unique_ptr<Database> open_sqlite(const std::string& path, Metrics& metrics, Limits limits = {});
-// `conninfo` as libpq takes it. Holds an advisory lock: a second control plane on the same database is refused (conflict).
+// `conninfo` as libpq takes it. Holds an advisory lock: a second control plane on the same database is refused
+// (conflict).
 std::unique_ptr<Database> open_postgresql(const std::string& conninfo, Metrics& metrics, Limits limits = {});
 
 }  // namespace falaj::sql

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "storage/sql/group_commit.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "foundation/base/log.h"
+#include "storage/sql/migrate.h"
+
+namespace falaj::sql {
+
+namespace {
+
+constexpr sys::Micros kReconnectWaitMin = std::chrono::milliseconds(20);
+constexpr sys::Micros kReconnectWaitMax = std::chrono::seconds(2);
+constexpr sys::Micros kFindOutWhileStoppingMax = std::chrono::seconds(10);
+
+// Whose writer this thread is.
+thread_local const void* writing_here = nullptr;
+
+// Our own threads must outlive whatever a caller's function throws.
+Error current_error() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::exception& error) {
+    return Error(Code::internal, std::string("write failed: ") + error.what());
+  } catch (...) {
+    return Error(Code::internal, "write failed with something that is not an exception of ours");
+  }
+}
+
+// The inside of one write. After a failed statement the write is lost even if its function goes on: PostgreSQL
+// would refuse every further statement, so SQLite does here too.
+class OpenWrite final : public Writer {
+ public:
+  OpenWrite(Connection& connection, std::vector<std::function<void()>>& publish)
+      : connection_(connection), publish_(publish) {}
+
+  using Reader::query;
+  using Writer::execute;
+  void query(Query query, Params params, const EachRow& each) override { run(query, params, &each); }
+  std::int64_t execute(Query query, Params params) override { return run(query, params, nullptr); }
+  void record(Effect effect) override { effects_.push_back(std::move(effect)); }
+  void after_commit(std::function<void()> publish) override { publish_.push_back(std::move(publish)); }
+
+  std::span<const Effect> effects() const { return effects_; }
+  void throw_if_failed() const {
+    if (failed_) throw *failed_;
+  }
+
+ private:
+  std::int64_t run(Query query, Params params, const EachRow* each) {
+    throw_if_failed();
+    try {
+      return connection_.run(query.text(), params, each);
+    } catch (const Error& error) {
+      failed_ = error;
+      throw;
+    }
+  }
+
+  Connection& connection_;
+  std::vector<std::function<void()>>& publish_;
+  std::vector<Effect> effects_;
+  std::optional<Error> failed_;
+};
+
+}  // namespace
+
+GroupCommitDatabase::GroupCommitDatabase(std::unique_ptr<Engine> engine, Metrics& metrics, Limits limits)
+    : limits_(limits),
+      engine_(std::move(engine)),
+      probe_(metrics),
+      readers_(*engine_, probe_, limits.readers_max),
+      writer_(engine_->connect_writer()),
+      thread_([this] { writer_loop(); }) {}
+
+GroupCommitDatabase::~GroupCommitDatabase() { stop(); }
+
+void GroupCommitDatabase::migrate(std::span<const Migration> migrations) {
+  run_alone([&](Connection& connection) { sql::migrate(connection, migrations, clock_.wall()); });
+}
+
+void GroupCommitDatabase::set_ledger(Ledger& ledger) {
+  // On the writer's thread, so that it needs no lock there.
+  run_alone([&](Connection&) {
+    CHECK(!ledger_, "the ledger is set once");
+    ledger_ = &ledger;
+  });
+}
+
+void GroupCommitDatabase::read_erased(const std::function<void(Reader&)>& work) { readers_.read(work); }
+
+void GroupCommitDatabase::write_erased(const Act& act, const std::function<void(Writer&)>& work) {
+  Waiting waiting;
+  waiting.act = &act;
+  waiting.work = &work;
+  enqueue_and_wait(waiting);
+}
+
+void GroupCommitDatabase::run_alone(const std::function<void(Connection&)>& work) {
+  Waiting waiting;
+  waiting.alone = &work;
+  enqueue_and_wait(waiting);
+}
+
+void GroupCommitDatabase::enqueue_and_wait(Waiting& waiting) {
+  CHECK(writing_here != this, "a write inside a write would wait for itself");
+  std::shared_ptr<Group> group;
+  {
+    Lock lock(mu_);
+    if (stopping_) throw Error(Code::cancelled, "write refused: the database is stopping");
+    if (waiting_ >= limits_.writes_waiting_max) {
+      probe_.writes_refused.Increment();
+      throw Error(Code::exhausted, "too many writes are waiting");
+    }
+    const bool alone = waiting.alone != nullptr;
+    if (groups_.empty() || alone || groups_.back()->alone ||
+        groups_.back()->writes.size() >= limits_.writes_per_commit_max) {
+      groups_.push_back(std::make_shared<Group>());
+      groups_.back()->alone = alone;
+    }
+    group = groups_.back();
+    group->writes.push_back(&waiting);
+    ++waiting_;
+    arrived_.notify_one();
+  }
+  group->done.wait(0, std::memory_order_acquire);
+  if (waiting.error) throw Error(std::move(*waiting.error));
+}
+
+void GroupCommitDatabase::stop() {
+  Lock stop_lock(stop_mu_);
+  {
+    Lock lock(mu_);
+    stopping_ = true;
+    arrived_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+std::shared_ptr<GroupCommitDatabase::Group> GroupCommitDatabase::take_group() {
+  Lock lock(mu_);
+  while (groups_.empty() && !stopping_) lock.wait(arrived_);
+  if (groups_.empty()) return nullptr;
+  auto group = std::move(groups_.front());
+  groups_.pop_front();
+  waiting_ -= group->writes.size();
+  probe_.writes_waiting.Set(static_cast<double>(waiting_));
+  return group;
+}
+
+void GroupCommitDatabase::finish_group(Group& group) {
+  group.done.store(1, std::memory_order_release);
+  group.done.notify_all();
+}
+
+void GroupCommitDatabase::writer_loop() {
+  writing_here = this;
+  while (const auto group = take_group()) {
+    if (group->alone) {
+      auto& waiting = *group->writes.front();
+      try {
+        (*waiting.alone)(writer_connection());
+      } catch (...) {
+        waiting.error = current_error();
+      }
+    } else {
+      run_group(group->writes);
+    }
+    finish_group(*group);
+    if (writer_ && writer_->alive()) writer_->tidy();
+  }
+}
+
+void GroupCommitDatabase::run_group(std::span<Waiting* const> writes) {
+  if (try_together(writes) == Ran::again)
+    for (std::size_t i = 0; i < writes.size(); ++i) (void)try_together(writes.subspan(i, 1));
+  std::size_t failed = 0;
+  for (const auto* w : writes) failed += w->error.has_value();
+  probe_.writes_failed.Increment(static_cast<double>(failed));
+  probe_.writes.Increment(static_cast<double>(writes.size() - failed));
+}
+
+GroupCommitDatabase::Ran GroupCommitDatabase::try_together(std::span<Waiting* const> writes) {
+  // Answers with `why` every write that has no error of its own.
+  const auto fail = [&](const Error& why) {
+    for (auto* w : writes)
+      if (!w->error) w->error = why;
+    return Ran::to_the_end;
+  };
+  for (auto* w : writes) {
+    w->error.reset();
+    w->publish.clear();
+  }
+  const bool several = writes.size() > 1;
+  try {
+    writer_connection().begin_write();
+  } catch (...) {
+    return fail(current_error());
+  }
+  bool committed = false;
+  try {
+    if (!run_each(writes)) {
+      end_transaction(false);
+      return several ? Ran::again : Ran::to_the_end;
+    }
+    if (std::all_of(writes.begin(), writes.end(), [](const Waiting* w) { return w->error.has_value(); })) {
+      end_transaction(false);
+      return Ran::to_the_end;
+    }
+    committed = commit(writes.size());
+  } catch (...) {
+    const auto why = current_error();
+    end_transaction(false);
+    // What failed belongs to the whole group (a deferred constraint, say): alone, the innocent succeed.
+    if (several && writer_->alive()) return Ran::again;
+    return fail(why);
+  }
+  end_transaction(committed);
+  if (!committed) return fail(Error(Code::unavailable, "the database went away before the write was durable"));
+  for (auto* w : writes)
+    if (!w->error)
+      for (auto& publish : w->publish) publish();
+  return Ran::to_the_end;
+}
+
+// Runs each write's function and records it. False when the engine ended the whole transaction by itself.
+bool GroupCommitDatabase::run_each(std::span<Waiting* const> writes) {
+  const bool several = writes.size() > 1;
+  for (auto* w : writes) {
+    try {
+      if (several) writer_->savepoint();
+      OpenWrite open(*writer_, w->publish);
+      (*w->work)(open);
+      open.throw_if_failed();
+      if (ledger_) {
+        ledger_->append(open, *w->act, open.effects());
+        open.throw_if_failed();
+      }
+      if (several) writer_->release_savepoint();
+    } catch (...) {
+      w->error = current_error();
+      if (!writer_->alive()) throw Error(Code::unavailable, "the database went away during the write");
+      if (!writer_->in_transaction()) return false;
+      if (several) writer_->rollback_to_savepoint();
+    }
+  }
+  return true;
+}
+
+bool GroupCommitDatabase::commit(std::size_t writes) {
+  std::vector<std::function<void()>> publish;
+  if (ledger_) {
+    OpenWrite open(*writer_, publish);
+    ledger_->seal(open);
+    open.throw_if_failed();
+  }
+  const auto transaction = writer_->transaction();
+  const auto began = clock_.now();
+  const bool committed = writer_->commit() || find_out(transaction);
+  probe_.commit_seconds.Observe(std::chrono::duration<double>(clock_.now() - began).count());
+  probe_.writes_per_commit.Observe(static_cast<double>(writes));
+  return committed;
+}
+
+void GroupCommitDatabase::end_transaction(bool committed) {
+  if (!committed && writer_) writer_->rollback();
+  if (ledger_) ledger_->committed(committed);
+}
+
+// The connection broke while committing. The callers of this commit wait until the truth is known; those behind
+// them are told at once that the database is gone.
+bool GroupCommitDatabase::find_out(const std::string& transaction) {
+  log::warn("sql_commit_unknown", {{"transaction", transaction}});
+  auto wait = kReconnectWaitMin;
+  std::optional<sys::Micros> give_up;
+  while (true) {
+    try {
+      if (const auto committed = engine_->find_out(writer_connection(), transaction)) {
+        log::warn("sql_commit_found_out", {{"transaction", transaction}, {"committed", *committed}});
+        return *committed;
+      }
+    } catch (const Error& error) {
+      refuse_waiting(error);
+    }
+    Lock lock(mu_);
+    if (stopping_ && !give_up) give_up = clock_.now() + kFindOutWhileStoppingMax;
+    if (give_up && clock_.now() > *give_up)
+      throw Error(Code::deadline, "the database went away during the commit: the write may or may not have happened");
+    lock.wait_for(arrived_, wait);
+    wait = std::min(wait * 2, kReconnectWaitMax);
+  }
+}
+
+void GroupCommitDatabase::refuse_waiting(const Error& why) {
+  std::deque<std::shared_ptr<Group>> refused;
+  {
+    Lock lock(mu_);
+    refused.swap(groups_);
+    waiting_ = 0;
+  }
+  for (const auto& group : refused) {
+    for (auto* w : group->writes) w->error = why;
+    finish_group(*group);
+  }
+}
+
+Connection& GroupCommitDatabase::writer_connection() {
+  if (writer_ && writer_->alive()) return *writer_;
+  writer_.reset();
+  // A server that is down is asked at growing intervals; in between, the answer is known.
+  if (clock_.now() < reconnect_at_) throw Error(Code::unavailable, "the database is gone");
+  try {
+    writer_ = engine_->connect_writer();
+  } catch (const Error& error) {
+    reconnect_wait_ = std::clamp(reconnect_wait_ * 2, kReconnectWaitMin, kReconnectWaitMax);
+    reconnect_at_ = clock_.now() + reconnect_wait_;
+    log::warn("sql_reconnect_failed", {{"reason", error.what()}});
+    throw Error(Code::unavailable, "the database is gone");
+  }
+  reconnect_wait_ = sys::Micros(0);
+  probe_.reconnects.Increment();
+  return *writer_;
+}
+
+std::unique_ptr<Database> open_sqlite(const std::string& path, Metrics& metrics, Limits limits) {
+  return std::make_unique<GroupCommitDatabase>(make_sqlite_engine(path), metrics, limits);
+}
+
+}  // namespace falaj::sql

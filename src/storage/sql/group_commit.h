@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "foundation/base/mutex.h"
+#include "foundation/sys/clock.h"
+#include "storage/sql/connection.h"
+#include "storage/sql/probe.h"
+#include "storage/sql/reader_pool.h"
+
+namespace falaj::sql {
+
+// A Database over any engine. One thread owns the write connection. Writers that arrive while it is busy gather in a
+// group; the group runs in one transaction (a savepoint each), shares one durable commit and is woken by one call.
+//
+//   callers --enqueue--> forming group --taken whole--> BEGIN { SAVEPOINT work audit RELEASE }* seal COMMIT --> wake
+class GroupCommitDatabase final : public Database {
+ public:
+  GroupCommitDatabase(std::unique_ptr<Engine> engine, Metrics& metrics, Limits limits);
+  ~GroupCommitDatabase() override;
+
+  void migrate(std::span<const Migration> migrations) override;
+  void set_ledger(Ledger& ledger) override;
+  void write_erased(const Act& act, const std::function<void(Writer&)>& work) override;
+  void read_erased(const std::function<void(Reader&)>& work) override;
+  std::string_view engine() const override { return engine_->name(); }
+  void stop() override;
+
+ private:
+  // One waiting write; lives on its caller's stack.
+  struct Waiting {
+    const Act* act = nullptr;
+    const std::function<void(Writer&)>* work = nullptr;
+    const std::function<void(Connection&)>* alone = nullptr;  // instead of `work`: gets the connection itself
+    std::optional<Error> error;
+    std::vector<std::function<void()>> publish;
+  };
+  // Writes that commit together. All its callers sleep on `done`, so one wake-up reaches them all.
+  struct Group {
+    std::vector<Waiting*> writes;
+    bool alone = false;
+    std::atomic<std::uint32_t> done{0};
+  };
+  enum class Ran { to_the_end, again };  // each write has its answer, or all must run again one by one
+
+  void enqueue_and_wait(Waiting& waiting);
+  void run_alone(const std::function<void(Connection&)>& work);
+  static void finish_group(Group& group);
+
+  // On the writer's thread:
+  void writer_loop();
+  std::shared_ptr<Group> take_group();
+  void run_group(std::span<Waiting* const> writes);
+  Ran try_together(std::span<Waiting* const> writes);
+  bool run_each(std::span<Waiting* const> writes);
+  bool commit(std::size_t writes);
+  void end_transaction(bool committed);
+  bool find_out(const std::string& transaction);
+  void refuse_waiting(const Error& why);
+  Connection& writer_connection();
+
+  const Limits limits_;
+  const std::unique_ptr<Engine> engine_;
+  const sys::RealClock clock_;
+  Probe probe_;
+  ReaderPool readers_;
+
+  // The writer thread's own:
+  std::unique_ptr<Connection> writer_;
+  Ledger* ledger_ = nullptr;
+  sys::Micros reconnect_at_{0}, reconnect_wait_{0};
+
+  Mutex mu_;  // guards everything below
+  std::condition_variable arrived_;
+  std::deque<std::shared_ptr<Group>> groups_ GUARDED_BY(mu_);
+  std::size_t waiting_ GUARDED_BY(mu_) = 0;
+  bool stopping_ GUARDED_BY(mu_) = false;
+
+  Mutex stop_mu_;  // one stop at a time; taken before mu_
+  std::thread thread_;
+};
+
+}  // namespace falaj::sql

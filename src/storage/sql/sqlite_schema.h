@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace falaj::sql {
+
+// Schema text as SQLite should have it: "BIGINT PRIMARY KEY" becomes "INTEGER PRIMARY KEY", which is the same 64 bits
+// but makes the column the row's own key instead of a second index.
+std::string sqlite_schema(std::string_view text);
+
+// Text is UTF-8 without a zero byte, which PostgreSQL cannot hold: what one engine takes the other must take. Throws
+// invalid.
+void refuse_bad_text(std::string_view text);
+
+}  // namespace falaj::sql
