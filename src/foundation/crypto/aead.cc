@@ -250,12 +250,12 @@ Bytes open(const Key& key, BytesView header, BytesView sealed) {
   ChunkCipher cipher = begin_opening(key, header, sealed.first(kPreambleBytes));
   sealed = sealed.subspan(kPreambleBytes);
   const std::size_t chunks = (sealed.size() + kSealedChunkBytes - 1) / kSealedChunkBytes;
-  if (sealed.size() < chunks * kSealTagBytes) not_what_was_sealed("the end is missing");
+  const std::size_t last_bytes = sealed.size() - (chunks - 1) * kSealedChunkBytes;
+  if (last_bytes < kSealTagBytes) not_what_was_sealed("the end is missing");
   Bytes plain(sealed.size() - chunks * kSealTagBytes);
   std::byte* out = plain.data();
   while (!sealed.empty()) {
     const auto chunk = sealed.first(std::min(sealed.size(), kSealedChunkBytes));
-    if (chunk.size() < kSealTagBytes) not_what_was_sealed("the end is missing");
     sealed = sealed.subspan(chunk.size());
     cipher.open(chunk, sealed.empty(), out);
     out += chunk.size() - kSealTagBytes;
