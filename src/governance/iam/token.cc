@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "governance/iam/token.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include <boost/crc.hpp>
+
+#include "foundation/base/error.h"
+
+namespace falaj::iam {
+namespace {
+
+constexpr std::string_view kDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+constexpr std::size_t kIdChars = 26, kSecretChars = 43, kChecksumChars = 6;
+
+std::string_view prefix(CredentialKind kind) { return kind == CredentialKind::token ? "falaj_" : "falajs_"; }
+
+int digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'A' && c <= 'Z') return c - 'A' + 10;
+  if (c >= 'a' && c <= 'z') return c - 'a' + 36;
+  return -1;
+}
+
+// A big-endian number of 256 bits in 43 digits of base 62 (62^43 is just above 2^256), most significant first.
+std::string to_base62(Secret number) {
+  std::string out(kSecretChars, '0');
+  for (auto at = out.rbegin(); at != out.rend(); ++at) {
+    unsigned remainder = 0;
+    for (auto& byte : number) {
+      const unsigned value = remainder << 8 | static_cast<unsigned>(byte);
+      byte = static_cast<std::byte>(value / 62);
+      remainder = value % 62;
+    }
+    *at = kDigits[remainder];
+  }
+  return out;
+}
+
+std::optional<Secret> from_base62(std::string_view text) {
+  Secret number{};
+  for (const char c : text) {
+    const int d = digit(c);
+    if (d < 0) return std::nullopt;
+    auto carry = static_cast<unsigned>(d);
+    for (auto byte = number.rbegin(); byte != number.rend(); ++byte) {
+      const unsigned value = static_cast<unsigned>(*byte) * 62 + carry;
+      *byte = static_cast<std::byte>(value);
+      carry = value >> 8;
+    }
+    if (carry != 0) return std::nullopt;  // 2^256 or more
+  }
+  return number;
+}
+
+std::string checksum(std::string_view text) {
+  boost::crc_32_type crc;
+  crc.process_bytes(text.data(), text.size());
+  std::uint32_t value = crc.checksum();
+  std::string out(kChecksumChars, '0');
+  for (auto at = out.rbegin(); at != out.rend(); ++at, value /= 62) *at = kDigits[value % 62];
+  return out;
+}
+
+}  // namespace
+
+std::string format_credential(CredentialKind kind, const Credential& credential) {
+  std::string text(prefix(kind));
+  text += credential.id.str();
+  text += '_';
+  text += to_base62(credential.secret);
+  return text += checksum(text);
+}
+
+std::optional<Credential> parse_credential(CredentialKind kind, std::string_view text) {
+  const auto start = prefix(kind);
+  if (text.size() != start.size() + kIdChars + 1 + kSecretChars + kChecksumChars || !text.starts_with(start))
+    return std::nullopt;
+  const auto body = text.substr(0, text.size() - kChecksumChars);
+  if (checksum(body) != text.substr(body.size())) return std::nullopt;
+  const auto id = body.substr(start.size(), kIdChars);
+  const auto secret = from_base62(body.substr(body.size() - kSecretChars));
+  if (!secret || body[start.size() + kIdChars] != '_') return std::nullopt;
+  try {
+    return Credential{TokenId::parse(id), *secret};
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace falaj::iam
