@@ -24,7 +24,7 @@ std::string shown(const json::value& value, Column::As as) {
     }
   }
   if (const auto* text = value.if_string())
-    return as == Column::As::digest && text->size() > 12 ? std::string(text->substr(0, 12)) : std::string(*text);
+    return std::string(*text).substr(0, as == Column::As::digest ? 12 : std::string::npos);
   if (const auto* list = value.if_array()) {
     std::vector<std::string> parts;
     for (const auto& item : *list) parts.push_back(shown(item, as));

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "cli/session.h"
+
+namespace falaj::cli {
+namespace {
+
+void add_global_options(CLI::App& app, Session& session) {
+  static const std::map<std::string, Format> kFormats = {{"table", Format::table}, {"json", Format::json}, {"yaml", Format::yaml}};
+  app.add_option("-o,--output", session.format, "How to print: table, json or yaml")->transform(CLI::CheckedTransformer(kFormats, CLI::ignore_case));
+  app.add_option("--url", session.url, "Server to call (or FALAJ_URL)");
+  app.add_option("--token", session.token, "API token (or FALAJ_TOKEN)");
+  app.add_option("--context", session.context, "Context to use");
+  app.add_option("--ca-file", session.ca_file, "Certificates to trust (or FALAJ_CA_FILE)");
+  app.add_option("--tenant,-t", session.tenant, "Tenant (or FALAJ_TENANT)");
+  app.add_option("--project,-p", session.project, "Project (or FALAJ_PROJECT)");
+  app.add_flag("-q,--quiet", session.quiet, "No progress display");
+}
+
+// Global options may stand after the command too, where people type them.
+void let_options_fall_through(CLI::App& app) {
+  for (auto* sub : app.get_subcommands([](CLI::App*) { return true; })) {
+    sub->fallthrough();
+    let_options_fall_through(*sub);
+  }
+}
+
+void print_error(const Error& error, Format format) {
+  if (format == Format::json) {
+    json::array details;
+    for (const auto& fault : error.faults()) details.push_back({{"field", fault.where}, {"problem", fault.what}});
+    const json::object body{{"error", {{"code", name(error.code())}, {"message", error.what()}, {"details", details}}}};
+    fmt::print(stderr, "{}\n", json::serialize(body));
+    return;
+  }
+  fmt::print(stderr, "error: {}: {}\n", name(error.code()), error.what());
+  if (error.faults().size() > 1)
+    for (const auto& fault : error.faults()) fmt::print(stderr, "  {}: {}\n", fault.where, fault.what);
+}
+
+}  // namespace
+
+int run(int argc, char** argv, Session& session, const std::function<void(CLI::App&)>& more) {
+  CLI::App app("Falaj takes a team from raw data to a monitored model in production.", "falaj");
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(36);
+  add_global_options(app, session);
+  more(app);
+  add_server_commands(app, session);
+  add_access_commands(app, session);
+  add_resource_commands(app, session);
+  add_blob_commands(app, session);
+  add_audit_commands(app, session);
+  let_options_fall_through(app);
+  try {
+    app.parse(argc, argv);
+    return EXIT_SUCCESS;
+  } catch (const CLI::ParseError& e) {
+    const int status = app.exit(e);
+    return status == 0 ? EXIT_SUCCESS : exit_status(Code::invalid);
+  } catch (const Error& e) {
+    print_error(e, session.format);
+    return exit_status(e.code());
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "error: {}\n", e.what());
+    return EXIT_FAILURE;
+  }
+}
+
+}  // namespace falaj::cli
