@@ -27,6 +27,17 @@ class Scratch {
 };
 std::unique_ptr<Scratch> make_scratch(std::string_view engine);
 
+// A throw-away server of this process alone: a socket in a temporary directory, no network. It runs without fsync, so
+// it survives being killed but not a power cut. Requires: engines() has "postgresql".
+class PostgresqlServer {
+ public:
+  static PostgresqlServer& shared();  // started at first use, stopped at exit
+  virtual ~PostgresqlServer() = default;
+  virtual std::string make_database() = 0;  // a fresh one; returns how to connect to it
+  virtual void kill() = 0;                  // SIGKILL to all its processes
+  virtual void start() = 0;                 // after kill
+};
+
 // "sqlite", and "postgresql" where its server is installed; says so on standard error where it is not.
 std::vector<std::string> engines();
 
