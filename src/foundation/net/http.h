@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "foundation/base/bytes.h"
+#include "foundation/base/error.h"
 
 namespace falaj::net {
 
@@ -22,24 +23,51 @@ enum class Method { get, head, post, put, patch, del };
 std::string_view name(Method method);
 std::optional<Method> parse_method(std::string_view text);
 
-// Header fields in order; names compare without case.
+// Header fields in order; names compare without case. One allocation holds all their text, and `clear` keeps it: the
+// server reads request after request into the same object.
 class Headers {
  public:
-  void add(std::string name, std::string value) { fields_.emplace_back(std::move(name), std::move(value)); }
-  void set(std::string name, std::string value);
-  std::optional<std::string_view> find(std::string_view name) const;
-  auto begin() const { return fields_.begin(); }
-  auto end() const { return fields_.end(); }
+  struct Field {
+    std::string_view name, value;
+  };
+  class Iterator {
+   public:
+    Iterator(const Headers* owner, std::size_t at) : owner_(owner), at_(at) {}
+    Field operator*() const { return owner_->field(at_); }
+    Iterator& operator++() { return ++at_, *this; }
+    friend bool operator==(const Iterator&, const Iterator&) = default;
+
+   private:
+    const Headers* owner_;
+    std::size_t at_;
+  };
+
+  // Throw invalid for a name that is not a token and for control characters: no value can end its line early.
+  void add(std::string_view name, std::string_view value);
+  void set(std::string_view name, std::string_view value);            // in place of every other of that name
+  std::optional<std::string_view> find(std::string_view name) const;  // the first
+  void clear() { text_.clear(), places_.clear(); }
+  std::size_t size() const { return places_.size(); }
+  Iterator begin() const { return {this, 0}; }
+  Iterator end() const { return {this, places_.size()}; }
 
  private:
-  std::vector<std::pair<std::string, std::string>> fields_;
+  struct Place {
+    std::uint32_t at, name, value;  // the value's bytes follow the name's
+  };
+  Field field(std::size_t i) const {
+    const auto& p = places_[i];
+    return {{text_.data() + p.at, p.name}, {text_.data() + p.at + p.name, p.value}};
+  }
+  std::string text_;
+  std::vector<Place> places_;
 };
 
 // Who is at the other end of the connection.
 struct Peer {
-  std::string address;                    // "127.0.0.1"
+  std::string address;  // "127.0.0.1"
   bool tls = false;
-  std::optional<Digest> certificate;      // SHA-256 of a client certificate that our CA signed
+  std::optional<Digest> certificate;  // SHA-256 of a client certificate that our CA signed
 };
 
 // A request's head: everything before the body. The path is percent-decoded once, has no "." or ".." elements, no
@@ -51,6 +79,7 @@ struct Head {
   Headers headers;
   Peer peer;
   std::string request_id;  // ours; also on the response
+
   std::optional<std::string_view> parameter(std::string_view name) const;  // the first of that name in the query
 };
 
@@ -63,6 +92,9 @@ class BodyReader {
   virtual std::optional<std::uint64_t> size() const = 0;   // when the client said so
   std::string read_all();
 };
+
+// What passes at once between the network and a handler; a body no longer than this is read before the handler runs.
+inline constexpr std::size_t kPieceBytes = 256 * 1024;
 
 struct Request {
   Head head;
@@ -84,8 +116,21 @@ struct Response {
   bool close = false;  // end the connection after this response
 };
 
+// The error body of our API: {"error":{"code","message","request_id","details":[{"where","what"}]}}.
+Response error_response(int status, const Error& error, std::string_view request_id);
+
+// Which part of `size` bytes the request's Range header asks for. 206 and one part; 416 and none; else 200 and all:
+// several parts, other units and malformed ranges are ignored, as RFC 9110 allows. `headers` go on the response.
+struct RangeReply {
+  int status = 200;
+  std::uint64_t offset = 0, length = 0;
+  Headers headers;
+};
+RangeReply apply_range(const Head& head, std::uint64_t size);
+
 enum class Place {
-  here,    // on the I/O thread: only for work in memory or one indexed read, never a write
+  here,    // on the I/O thread: only for work in memory or one indexed read, never a write; a body longer than
+           // kPieceBytes is not held in memory, so such a request goes to a worker all the same
   worker,  // on the worker pool: may block
 };
 
@@ -97,13 +142,16 @@ struct Admission {
   std::function<Response(Request&)> handle;
 };
 
-// The program behind the server. Thread-safe.
+// The program behind the server. Thread-safe. Neither a handler nor these may throw: what does is logged and answered
+// 500. A body that was too long, too slow or broken is answered by the server (413, 408, 400) whatever the handler
+// says.
 class Service {
  public:
   virtual ~Service() = default;
   virtual Admission admit(const Head& head) = 0;  // on an I/O thread: must not block
   // Every finished exchange, for metrics and the access log.
-  virtual void finished(const Head& head, int status, std::int64_t micros, std::uint64_t bytes_in, std::uint64_t bytes_out) = 0;
+  virtual void finished(const Head& head, int status, std::int64_t micros, std::uint64_t bytes_in,
+                        std::uint64_t bytes_out) = 0;
 };
 
 }  // namespace falaj::net

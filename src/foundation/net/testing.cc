@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "foundation/net/testing.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <utility>
+
+#include "foundation/base/text.h"
+
+namespace falaj::net {
+
+RawConnection::RawConnection(std::uint16_t port) : descriptor_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  CHECK(descriptor_ >= 0, "no socket");
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(port);
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const timeval wait{10, 0};
+  const int on = 1;
+  ::setsockopt(descriptor_, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+  ::setsockopt(descriptor_, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
+  ::setsockopt(descriptor_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  CHECK(::connect(descriptor_, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0, "cannot connect");
+}
+RawConnection::~RawConnection() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+RawConnection::RawConnection(RawConnection&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)), pending_(std::move(other.pending_)) {}
+
+bool RawConnection::send(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const auto n = ::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+void RawConnection::finish_sending() { ::shutdown(descriptor_, SHUT_WR); }
+void RawConnection::receive_buffer(int bytes) {
+  ::setsockopt(descriptor_, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+}
+
+std::string RawConnection::read_some(std::size_t most) {
+  if (!pending_.empty()) return take(std::min(most, pending_.size()));
+  std::string out(most, '\0');
+  const auto n = ::recv(descriptor_, out.data(), most, 0);
+  out.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+  return out;
+}
+std::string RawConnection::read_until_closed() {
+  while (fill()) {
+  }
+  return std::exchange(pending_, {});
+}
+
+bool RawConnection::fill() {
+  const auto old = pending_.size();
+  pending_.resize(old + 65536);
+  const auto n = ::recv(descriptor_, pending_.data() + old, 65536, 0);
+  pending_.resize(old + (n > 0 ? static_cast<std::size_t>(n) : 0));
+  return n > 0;
+}
+std::string RawConnection::take(std::size_t bytes) {
+  while (pending_.size() < bytes && fill()) {
+  }
+  auto out = pending_.substr(0, bytes);
+  pending_.erase(0, out.size());
+  return out;
+}
+std::string RawConnection::take_line() {
+  std::size_t end = 0;
+  while ((end = pending_.find("\r\n")) == std::string::npos)
+    if (!fill()) return {};
+  auto line = pending_.substr(0, end);
+  pending_.erase(0, end + 2);
+  return line;
+}
+
+RawConnection::Answer RawConnection::read_answer(bool to_head) {
+  Answer answer;
+  const auto first = take_line();
+  if (first.size() < 12) return answer;
+  answer.status = static_cast<int>(parse_int(first.substr(9, 3)).value_or(0));
+  for (std::string line; !(line = take_line()).empty();) {
+    const auto colon = line.find(':');
+    answer.headers[lower(line.substr(0, colon))] = std::string(trim(line.substr(colon + 1)));
+  }
+  if (to_head || answer.status < 200 || answer.status == 204 || answer.status == 304) return answer;
+  if (answer.headers.contains("content-length")) {
+    const auto length = static_cast<std::size_t>(parse_int(answer.headers["content-length"]).value_or(0));
+    answer.body = take(length);
+    if (answer.body.size() < length) answer.status = 0;
+  } else if (answer.headers["transfer-encoding"] == "chunked") {
+    for (;;) {
+      const auto line = take_line();
+      std::size_t size = 0;
+      if (line.empty() || std::from_chars(line.data(), line.data() + line.size(), size, 16).ec != std::errc()) {
+        answer.status = 0;
+        return answer;
+      }
+      answer.body += take(size);
+      take_line();
+      if (size == 0) break;
+    }
+  } else {
+    answer.body = read_until_closed();
+  }
+  return answer;
+}
+
+Response text_response(int status, std::string body, std::string_view type) {
+  Response response;
+  response.status = status;
+  response.headers.add("Content-Type", type);
+  response.body = std::move(body);
+  return response;
+}
+
+Admission run(Place place, std::uint64_t body_bytes_max, std::function<Response(Request&)> handle) {
+  Admission admission;
+  admission.place = place;
+  admission.body_bytes_max = body_bytes_max;
+  admission.handle = std::move(handle);
+  return admission;
+}
+
+TestServer::TestServer(ServerLimits limits, std::optional<TlsFiles> tls)
+    : server("127.0.0.1", 0, std::move(tls), limits, service, clock, ids, metrics) {}
+
+std::size_t resident_bytes() {
+  std::size_t pages = 0, ignored = 0;
+  if (std::FILE* file = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(file, "%zu %zu", &ignored, &pages) != 2) pages = 0;
+    std::fclose(file);
+  }
+  return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace falaj::net
