@@ -15,7 +15,7 @@ Admission take(Bucket& bucket, const Rate& rate, std::int64_t now_us, double cos
     bucket.at_us = now_us;
   }
   bucket.left = std::min(bucket.left, rate.burst);  // the limit may have been lowered meanwhile
-  constexpr double kRounding = 1e-9;  // what many small refills may have lost
+  constexpr double kRounding = 1e-9;                // what many small refills may have lost
   if (cost <= bucket.left + kRounding) {
     bucket.left = std::max(0.0, bucket.left - cost);
     return {true, 0};
