@@ -1,37 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/errors.h"
 
-#include "foundation/base/json.h"
-
 namespace falaj::api {
 namespace {
 constexpr CodeRow kRows[] = {
-    {Code::invalid, 400, 3},     {Code::not_found, 404, 5},   {Code::exists, 409, 6},    {Code::conflict, 409, 10},
-    {Code::denied, 403, 7},      {Code::unauthenticated, 401, 16}, {Code::exhausted, 429, 8}, {Code::unavailable, 503, 14},
-    {Code::deadline, 504, 4},    {Code::cancelled, 499, 1},   {Code::corrupt, 500, 15},  {Code::internal, 500, 13},
+    {Code::invalid, 400, 3},    {Code::not_found, 404, 5},        {Code::exists, 409, 6},
+    {Code::conflict, 409, 10},  {Code::denied, 403, 7},           {Code::unauthenticated, 401, 16},
+    {Code::exhausted, 429, 8},  {Code::unavailable, 503, 14},     {Code::deadline, 504, 4},
+    {Code::cancelled, 499, 1},  {Code::corrupt, 500, 15},         {Code::internal, 500, 13},
 };
 }  // namespace
 
 const CodeRow& row_of(Code code) {
   for (const auto& row : kRows)
     if (row.code == code) return row;
-  CHECK(false, "a code without a row in the table of errors");
+  check_failed(__FILE__, __LINE__, "row", "a code without a row in the table of errors");
 }
 
 net::Response error_response(const Error& error, std::string_view request_id) {
-  json::array details;
-  for (const auto& fault : error.faults()) details.push_back({{"field", fault.where}, {"problem", fault.what}});
-  const json::object body{{"error",
-                           {{"code", name(error.code())},
-                            {"message", error.what()},
-                            {"request_id", request_id},
-                            {"details", std::move(details)}}}};
-  net::Response response;
-  response.status = row_of(error.code()).http;
-  response.headers.set("Content-Type", "application/json");
+  net::Response response = net::error_response(row_of(error.code()).http, error, request_id);
   if (error.code() == Code::unauthenticated) response.headers.set("WWW-Authenticate", "Bearer realm=\"falaj\"");
   if (error.code() == Code::exhausted || error.code() == Code::unavailable) response.headers.set("Retry-After", "1");
-  response.body = json::serialize(body);
   return response;
 }
 

@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "api/call.h"
 #include "foundation/base/text.h"
+#include "foundation/crypto/hash.h"
 
 namespace falaj::api {
 namespace {
@@ -83,8 +85,9 @@ std::string fill(std::string_view pattern, const PathParameters& parameters) {
 
 namespace detail {
 
-json::value read_json_body(net::Request& request) {
+json::value read_json_body(Call& call, net::Request& request) {
   const std::string text = request.body.read_all();
+  call.set_request_digest(crypto::sha256({as_bytes(request.head.path), as_bytes("\n"), as_bytes(text)}));
   if (text.empty()) return json::object{};
   const auto type = request.head.headers.find("Content-Type").value_or("");
   if (!lower(type).starts_with("application/json"))

@@ -131,7 +131,7 @@ std::string fill(std::string_view pattern, const PathParameters& parameters);
 
 namespace detail {
 
-json::value read_json_body(net::Request& request);
+json::value read_json_body(Call& call, net::Request& request);
 net::Response json_response(const json::value& value);
 void put_query_value(json::object& out, std::string_view key, std::string_view value, bool number, bool boolean, bool list);
 
@@ -169,9 +169,9 @@ json::value query_object(const net::Head& head) {
 }
 
 template <class In>
-In read_input(const Route& route, net::Request& request) {
+In read_input(const Route& route, Call& call, net::Request& request) {
   const bool from_query = route.method == Method::get || route.method == Method::head || route.method == Method::del || route.raw_body;
-  return decode<In>(from_query ? query_object<In>(request.head) : read_json_body(request), "request");
+  return decode<In>(from_query ? query_object<In>(request.head) : read_json_body(call, request), "request");
 }
 
 }  // namespace detail
@@ -183,7 +183,7 @@ void Routes::add(const Declaration& declaration, Handler handler) {
   if constexpr (!std::is_same_v<In, Nothing>) route->request_schema = schema_of<In>;
   if constexpr (!std::is_same_v<Out, Nothing>) route->response_schema = schema_of<Out>;
   route->handle = [self, handler = std::move(handler)](Call& call, net::Request& request) -> net::Response {
-    const In in = detail::read_input<In>(*self, request);
+    const In in = detail::read_input<In>(*self, call, request);
     if constexpr (std::is_same_v<Out, Nothing>) {
       handler(call, in);
       return detail::json_response(json::object{});
@@ -202,7 +202,7 @@ void Routes::add_stream(const Declaration& declaration, std::string response_typ
   route->raw_type = std::move(response_type);
   if constexpr (!std::is_same_v<In, Nothing>) route->request_schema = schema_of<In>;
   route->handle = [self, handler = std::move(handler)](Call& call, net::Request& request) -> net::Response {
-    return handler(call, detail::read_input<In>(*self, request), request);
+    return handler(call, detail::read_input<In>(*self, call, request), request);
   };
   insert(std::move(route));
 }

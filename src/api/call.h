@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "api/platform.h"
+#include "api/route.h"
+#include "foundation/base/shape.h"
+#include "governance/iam/directory.h"
+#include "storage/sql/database.h"
+
+namespace falaj::api {
+
+// One API call after it was admitted: who asks, for what, and the way to change something in their name.
+class Call {
+ public:
+  Call(Platform& platform, const Route& route, const net::Head& head, PathParameters parameters, std::optional<iam::Identity> caller)
+      : platform_(platform), route_(route), head_(head), parameters_(std::move(parameters)), caller_(std::move(caller)) {}
+
+  const iam::Identity& caller() const;  // Requires: the route is not for anyone
+  std::string actor() const;            // "user/ada"; "anyone" before login
+  const net::Head& head() const { return head_; }
+  const std::string& parameter(std::string_view name) const;  // of the path
+  iam::Scope scope() const;                                   // the query's, "/" when absent; throws invalid
+
+  bool allows(std::string_view action, const iam::Scope& resource) const;
+  void require(std::string_view action, const iam::Scope& resource) const;  // throws denied
+
+  sql::Act act(std::string resource) const;
+
+  // One audited, durable write in the caller's name. With an Idempotency-Key header a repeated call gets the first
+  // answer again and has no second effect; the answer is kept sealed, as it may hold a secret.
+  template <class F>
+  auto write(std::string resource, F&& work) -> std::invoke_result_t<F, sql::Writer&> {
+    using Out = std::invoke_result_t<F, sql::Writer&>;
+    const sql::Act what = act(std::move(resource));
+    if constexpr (std::is_void_v<Out>) {
+      write<>(what, [&](sql::Writer& w) { return work(w), Nothing{}; });
+    } else {
+      return write<>(what, std::forward<F>(work));
+    }
+  }
+
+  void set_request_digest(const Digest& digest) { request_digest_ = digest; }
+
+ private:
+  template <class F>
+  auto write(const sql::Act& what, F&& work) -> std::invoke_result_t<F, sql::Writer&> {
+    using Out = std::invoke_result_t<F, sql::Writer&>;
+    const std::string key = idempotency_key();
+    if (key.empty()) return platform_.database.write(what, work);
+    if (auto answer = earlier_answer(key)) return decode<Out>(*answer, "stored answer");
+    try {
+      return platform_.database.write(what, [&](sql::Writer& w) {
+        Out out = work(w);
+        remember_answer(w, key, encode(out));
+        return out;
+      });
+    } catch (const Error& e) {
+      if (e.code() != Code::conflict) throw;
+      // Perhaps the same call, a moment earlier, on another connection.
+      if (auto answer = earlier_answer(key)) return decode<Out>(*answer, "stored answer");
+      throw;
+    }
+  }
+  std::string idempotency_key() const;  // throws invalid
+  std::optional<json::value> earlier_answer(const std::string& key);
+  void remember_answer(sql::Writer& writer, const std::string& key, const json::value& answer);
+
+  Platform& platform_;
+  const Route& route_;
+  const net::Head& head_;
+  const PathParameters parameters_;
+  const std::optional<iam::Identity> caller_;
+  Digest request_digest_;
+};
+
+std::span<const sql::Migration> migrations();  // of the table that keeps answers
+// Deletes answers older than a day; returns how many.
+std::int64_t forget_old_answers(Platform& platform);
+
+}  // namespace falaj::api

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "foundation/base/metrics.h"
+#include "foundation/config/explain.h"
+#include "foundation/crypto/key.h"
+#include "foundation/sys/clock.h"
+#include "foundation/sys/random.h"
+#include "governance/audit/audit_log.h"
+#include "governance/iam/directory.h"
+#include "governance/iam/rate.h"
+#include "governance/resource/resources.h"
+#include "governance/vault/vault.h"
+#include "storage/sql/database.h"
+
+namespace falaj::api {
+
+struct CallLimits {
+  iam::Rate caller{2000, 4000};  // calls of one principal
+  iam::Rate anyone{50, 100};     // calls without a credential, by address
+  iam::Rate denied{5, 50};       // refused calls that are recorded, by address
+};
+
+// What routes work with. Made by the composition root, which outlives every call.
+struct Platform {
+  sql::Database& database;
+  iam::Directory& directory;
+  audit::AuditLog& audit;
+  resource::Resources& resources;
+  vault::Vault& vault;
+  const sys::Clock& clock;
+  sys::Random& random;
+  Metrics& metrics;
+  const crypto::Key& answer_key;  // seals the answers kept for Idempotency-Key
+  CallLimits limits;
+  std::string version;
+  std::string public_url;
+  sys::Micros started;
+  std::vector<config::Explained> settings;
+  std::function<bool()> ready;  // false while starting and draining
+};
+
+class Routes;
+// Each adds its routes; all of them together are the API.
+void add_system_routes(Routes& routes, Platform& platform);    // health, metrics, status, openapi, config
+void add_access_routes(Routes& routes, Platform& platform);    // login, whoami, tokens, passwords, certificates
+void add_resource_routes(Routes& routes, Platform& platform);  // apply, diff, get, history, rollback, export
+void add_blob_routes(Routes& routes, Platform& platform);      // blobs and keys
+void add_audit_routes(Routes& routes, Platform& platform);
+void add_backup_routes(Routes& routes, Platform& platform);
+void add_all_routes(Routes& routes, Platform& platform);
+
+}  // namespace falaj::api

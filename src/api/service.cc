@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/service.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "api/call.h"
+#include "api/errors.h"
+#include "foundation/base/log.h"
+#include "foundation/base/text.h"
+
+namespace falaj::api {
+namespace {
+
+constexpr std::size_t kBucketsMax = 100'000;  // callers remembered for rate limits; past it all start full again
+constexpr std::string_view kSessionCookie = "falaj_session=";
+
+std::string_view session_of(const net::Head& head) {
+  for (const auto part : split(head.headers.find("Cookie").value_or(""), ';')) {
+    const auto cookie = trim(part);
+    if (cookie.starts_with(kSessionCookie)) return cookie.substr(kSessionCookie.size());
+  }
+  return {};
+}
+
+net::Admission refuse(const Error& error, const net::Head& head) {
+  net::Admission admission;
+  admission.refusal = error_response(error, head.request_id);
+  return admission;
+}
+
+net::Admission no_such_route(const Routes::Match& match, const net::Head& head) {
+  if (match.allowed.empty()) return refuse(Error(Code::not_found, fmt::format("no such path: {}", head.path.substr(0, 100))), head);
+  std::vector<std::string> allowed;
+  for (const auto method : match.allowed) allowed.emplace_back(net::name(method));
+  auto admission = refuse(Error(Code::invalid, fmt::format("this path takes {}, not {}", join(allowed, ", "), net::name(head.method))), head);
+  admission.refusal->status = 405;
+  admission.refusal->headers.set("Allow", join(allowed, ", "));
+  return admission;
+}
+
+// Runs the handler; what it throws becomes the answer.
+net::Response run(Platform& platform, const Route& route, net::Request& request, PathParameters parameters, std::optional<iam::Identity> caller) {
+  try {
+    Call call(platform, route, request.head, std::move(parameters), std::move(caller));
+    return route.handle(call, request);
+  } catch (const Error& e) {
+    if (e.code() == Code::internal || e.code() == Code::corrupt)
+      log::error("call_failed", {{"request", request.head.request_id}, {"route", route.path}, {"problem", e.what()}});
+    return error_response(e.code() == Code::internal ? Error(Code::internal, "an error of ours; the server's log has it under this request id") : e,
+                          request.head.request_id);
+  } catch (const std::exception& e) {
+    log::error("call_failed", {{"request", request.head.request_id}, {"route", route.path}, {"problem", e.what()}});
+    return error_response(Error(Code::internal, "an error of ours; the server's log has it under this request id"), request.head.request_id);
+  }
+}
+
+}  // namespace
+
+ApiService::ApiService(Platform& platform, const Routes& routes, Metrics& metrics)
+    : platform_(platform),
+      routes_(routes),
+      denied_(metrics.counter("falaj_api_denied_total", "Calls refused for want of a credential or a permission.")),
+      limited_(metrics.counter("falaj_api_limited_total", "Calls refused by a rate limit.")) {
+  for (const auto& route : routes.all()) {
+    const Labels labels{{"method", std::string(net::name(route->method))}, {"route", std::string(route->path)}};
+    auto& probe = probes_[route.get()];
+    probe.seconds = &metrics.histogram("falaj_api_request_seconds", "Time from the head of a call to the end of its answer.",
+                                       Metrics::seconds_buckets(), labels);
+    for (int c = 0; c < 6; ++c) {
+      Labels with_class = labels;
+      with_class["code"] = fmt::format("{}xx", c);
+      probe.by_class[c] = c < 2 ? nullptr : &metrics.counter("falaj_api_requests_total", "Calls answered, by class of status.", with_class);
+    }
+  }
+}
+
+void ApiService::limit(const std::string& who, const iam::Rate& rate) {
+  Lock lock(mu_);
+  if (buckets_.size() >= kBucketsMax) buckets_.clear();
+  const auto admission = iam::take(buckets_[who], rate, platform_.clock.now().count());
+  if (admission.admitted) return;
+  limited_.Increment();
+  throw Error(Code::exhausted, fmt::format("too many calls: at most {} a second; retry in {}", rate.per_second,
+                                           format_duration_us(std::max<std::int64_t>(admission.retry_after_us, 1000))));
+}
+
+net::Admission ApiService::deny(const Route& route, const net::Head& head, const Error& error, const std::string& actor,
+                                const std::string& resource) {
+  denied_.Increment();
+  // Somebody who only ever guesses must not be able to fill the audit log.
+  try {
+    limit("denied " + head.peer.address, platform_.limits.denied);
+  } catch (const Error& e) {
+    return refuse(e, head);
+  }
+  net::Admission admission;
+  admission.body_bytes_max = route.limits.bytes();
+  admission.place = Place::worker;
+  const sql::Act act{actor, std::string(route.permission.action().empty() ? route.path : route.permission.action()), resource, head.request_id};
+  admission.handle = [this, act, error](net::Request& request) {
+    try {
+      platform_.audit.record_denied(act, error.what());
+    } catch (const Error& e) {
+      log::error("denial_not_recorded", {{"request", act.request_id}, {"problem", e.what()}});
+      return error_response(Error(Code::unavailable, "the audit log cannot be written"), request.head.request_id);
+    }
+    auto response = error_response(error, request.head.request_id);
+    response.close = true;  // the body, if any, was not wanted
+    return response;
+  };
+  return admission;
+}
+
+net::Admission ApiService::admit(const net::Head& head) {
+  auto match = routes_.match(head.method, head.path);
+  if (!match.route) return no_such_route(match, head);
+  const Route& route = *match.route;
+  std::optional<iam::Identity> caller;
+  if (route.permission.kind() != Permission::Kind::anyone) {
+    try {
+      caller = platform_.directory.authenticate({head.headers.find("Authorization").value_or(""), session_of(head), head.peer.certificate});
+    } catch (const Error& e) {
+      return deny(route, head, e, "anyone", head.path);
+    }
+  }
+  std::string resource(route.permission.resource());
+  if (route.permission.kind() == Permission::Kind::action) {
+    try {
+      PathParameters values = match.parameters;
+      values["scope"] = head.parameter("scope").value_or("/");
+      resource = fill(route.permission.resource(), values);
+      platform_.directory.require(*caller, fill(route.permission.action(), values), iam::Scope::parse(resource));
+    } catch (const Error& e) {
+      if (e.code() == Code::invalid) return refuse(e, head);
+      return deny(route, head, e, caller->principal.str(), resource);
+    }
+  }
+  try {
+    limit(caller ? caller->principal.str() : "anyone " + head.peer.address, caller ? platform_.limits.caller : platform_.limits.anyone);
+  } catch (const Error& e) {
+    return refuse(e, head);
+  }
+  net::Admission admission;
+  admission.body_bytes_max = route.limits.bytes();
+  admission.place = route.place;
+  admission.handle = [this, &route, parameters = std::move(match.parameters), caller = std::move(caller)](net::Request& request) mutable {
+    return run(platform_, route, request, std::move(parameters), std::move(caller));
+  };
+  return admission;
+}
+
+void ApiService::finished(const net::Head& head, int status, std::int64_t micros, std::uint64_t bytes_in, std::uint64_t bytes_out) {
+  if (const auto match = routes_.match(head.method, head.path); match.route) {
+    const auto& probe = probes_.at(match.route);
+    probe.seconds->Observe(static_cast<double>(micros) / 1e6);
+    probe.by_class[std::clamp(status / 100, 2, 5)]->Increment();
+  }
+  log::debug("call", {{"request", head.request_id}, {"method", net::name(head.method)}, {"path", head.path}, {"status", status},
+                      {"micros", micros}, {"bytes_in", bytes_in}, {"bytes_out", bytes_out}, {"peer", head.peer.address}});
+}
+
+}  // namespace falaj::api
