@@ -125,7 +125,7 @@ void GroupCommitDatabase::enqueue_and_wait(Waiting& waiting) {
     }
     group = groups_.back();
     group->writes.push_back(&waiting);
-    ++waiting_;
+    probe_.writes_waiting.Set(static_cast<double>(++waiting_));
     arrived_.notify_one();
   }
   group->done.wait(0, std::memory_order_acquire);

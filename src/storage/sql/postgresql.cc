@@ -141,6 +141,7 @@ int PostgresqlConnection::send(std::string_view text, const WireParams& params) 
   int answers = 1;
   auto found = statements_.find(std::string(text));
   const auto fits = [&](const Statement& s) {
+    if (s.types.size() != params.types().size()) return false;
     for (std::size_t i = 0; i < s.types.size(); ++i)
       if (params.types()[i] != 0 && params.types()[i] != s.types[i]) return false;
     return true;
@@ -324,11 +325,16 @@ class PostgresqlEngine final : public Engine {
 
 std::unique_ptr<Connection> PostgresqlEngine::connect_writer() {
   auto made = std::make_unique<PostgresqlConnection>(conninfo_, fmt::format("{}-{}", run_token_, ++connections_));
-  // Belongs to the session: it is free again when the connection ends, however it ends.
-  bool locked = false;
-  const EachRow each = [&](const Row& row) { locked = row.integer(0) != 0; };
-  made->run("SELECT pg_try_advisory_lock(7809634712234)", {}, &each);
-  if (!locked) throw Error(Code::conflict, "another control plane uses this PostgreSQL database");
+  // Belongs to the session: it is free again when the connection ends, however it ends. The server may need a
+  // moment to see that a session before ours ended.
+  try {
+    made->run("SET lock_timeout = '1s'", {}, nullptr);
+    made->run("SELECT pg_advisory_lock(7809634712234)", {}, nullptr);
+    made->run("SET lock_timeout = 0", {}, nullptr);
+  } catch (const Error& error) {
+    if (!made->alive()) throw;
+    throw Error(Code::conflict, "another control plane uses this PostgreSQL database");
+  }
   made->run_script(
       "CREATE TABLE IF NOT EXISTS commit_marker(token TEXT NOT NULL);"
       "INSERT INTO commit_marker SELECT '' WHERE NOT EXISTS (SELECT 1 FROM commit_marker)");

@@ -52,6 +52,7 @@ Code code_of_sqlstate(std::string_view state) {
   if (state == "23505" || state == "23503" || state == "23P01" || kind == "40") return Code::conflict;
   if (kind == "23" || kind == "22" || kind == "54") return Code::invalid;
   if (kind == "53") return Code::exhausted;
+  if (state == "08P01") return Code::internal;  // parameters that do not fit the statement
   if (kind == "08" || kind == "57" || kind == "58") return Code::unavailable;
   if (kind == "XX") return Code::corrupt;
   return Code::internal;

@@ -34,7 +34,7 @@ class PostgresqlServer {
   static PostgresqlServer& shared();  // started at first use, stopped at exit
   virtual ~PostgresqlServer() = default;
   virtual std::string make_database() = 0;  // a fresh one; returns how to connect to it
-  virtual void kill() = 0;                  // SIGKILL to all its processes
+  virtual void kill() = 0;                  // an immediate end, as in a crash
   virtual void start() = 0;                 // after kill
 };
 
