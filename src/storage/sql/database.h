@@ -77,6 +77,8 @@ struct Act {
   std::string verb;        // "project.create"
   std::string resource;    // "/t/acme/p/flights"
   std::string request_id;  // "" when no API call asked for it
+  std::string outcome = "ok";
+  std::string details{};  // JSON, or "" for none; kept in the audit record as it is
 };
 
 // What a write changed: digests of the thing before and after (nothing = it was not there). Several per write are fine.

@@ -232,6 +232,7 @@ GroupCommitDatabase::Ran GroupCommitDatabase::try_together(std::span<Waiting* co
 bool GroupCommitDatabase::run_each(std::span<Waiting* const> writes) {
   const bool several = writes.size() > 1;
   for (auto* w : writes) {
+    bool recorded = false;
     try {
       if (several) writer_->savepoint();
       OpenWrite open(*writer_, w->publish);
@@ -239,13 +240,15 @@ bool GroupCommitDatabase::run_each(std::span<Waiting* const> writes) {
       open.throw_if_failed();
       if (ledger_) {
         ledger_->append(open, *w->act, open.effects());
+        recorded = true;
         open.throw_if_failed();
       }
       if (several) writer_->release_savepoint();
     } catch (...) {
       w->error = current_error();
       if (!writer_->alive()) throw Error(Code::unavailable, "the database went away during the write");
-      if (!writer_->in_transaction()) return false;
+      // The ledger counts a record that would now be rolled back under it.
+      if (recorded || !writer_->in_transaction()) return false;
       if (several) writer_->rollback_to_savepoint();
     }
   }

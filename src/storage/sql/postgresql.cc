@@ -9,6 +9,7 @@
 #include "storage/sql/connection.h"
 #include "storage/sql/group_commit.h"
 #include "storage/sql/postgresql_wire.h"
+#include "storage/sql/schema.h"
 
 namespace falaj::sql {
 
@@ -233,7 +234,7 @@ std::int64_t PostgresqlConnection::run(std::string_view text, Params params, con
 void PostgresqlConnection::run_script(std::string_view statements) {
   run("SELECT 1", {}, nullptr);  // sends what was put off
   if (!PQexitPipelineMode(connection_)) gone();
-  const Result result(PQexec(connection_, std::string(statements).c_str()));
+  const Result result(PQexec(connection_, postgresql_schema(statements).c_str()));
   PQenterPipelineMode(connection_);
   statements_.clear();  // their result types may have changed; names are never used again
   check(result, statements);

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "storage/sql/sqlite_schema.h"
+#include "storage/sql/schema.h"
 
 namespace falaj::sql {
 

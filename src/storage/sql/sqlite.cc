@@ -15,7 +15,7 @@
 #include "foundation/base/log.h"
 #include "foundation/base/text.h"
 #include "storage/sql/connection.h"
-#include "storage/sql/sqlite_schema.h"
+#include "storage/sql/schema.h"
 
 namespace falaj::sql {
 

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "foundation/base/testing.h"
-#include "storage/sql/sqlite_schema.h"
+#include "storage/sql/schema.h"
 #include "storage/sql/testing.h"
 
 namespace falaj::sql {
@@ -68,6 +68,11 @@ TEST(Sqlite, SaysCorruptForAFileThatIsNoDatabase) {
 TEST(SqliteSchema, MakesAnIntegerKeyTheRowsOwn) {
   EXPECT_EQ(sqlite_schema("CREATE TABLE t(a BIGINT PRIMARY KEY, b BIGINT)"),
             "CREATE TABLE t(a INTEGER PRIMARY KEY, b BIGINT)");
+}
+
+TEST(PostgresqlSchema, ComparesTextByBytes) {
+  EXPECT_EQ(postgresql_schema("CREATE TABLE t(a TEXT NOT NULL, context TEXT, TEXTS TEXT)"),
+            "CREATE TABLE t(a TEXT COLLATE \"C\" NOT NULL, context TEXT COLLATE \"C\", TEXTS TEXT COLLATE \"C\")");
 }
 
 }  // namespace

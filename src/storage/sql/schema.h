@@ -10,6 +10,10 @@ namespace falaj::sql {
 // but makes the column the row's own key instead of a second index.
 std::string sqlite_schema(std::string_view text);
 
+// Schema text as PostgreSQL should have it: each TEXT compares by bytes, as SQLite's does, whatever the server's
+// locale.
+std::string postgresql_schema(std::string_view text);
+
 // Text is UTF-8 without a zero byte, which PostgreSQL cannot hold: what one engine takes the other must take. Throws
 // invalid.
 void refuse_bad_text(std::string_view text);
