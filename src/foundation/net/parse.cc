@@ -82,7 +82,7 @@ bool parse_query(std::string_view raw, std::vector<std::pair<std::string, std::s
 }
 
 // Splits an absolute-form target; the authority must then be the Host header's, word for word.
-std::string_view take_authority(std::string_view& target) {
+std::optional<std::string_view> take_authority(std::string_view& target) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (target.size() < scheme.size() || !equal_without_case(target.substr(0, scheme.size()), scheme)) continue;
     const auto rest = target.substr(scheme.size());
@@ -90,7 +90,7 @@ std::string_view take_authority(std::string_view& target) {
     target = rest.substr(end);
     return rest.substr(0, end);
   }
-  return {};
+  return std::nullopt;
 }
 
 struct RequestLine {
@@ -249,8 +249,8 @@ std::optional<Refused> parse_head(std::string_view bytes, std::size_t fields_max
   head.method = *method;
   auto target = line->target;
   const auto authority = take_authority(target);
-  if (!authority.empty() && !equal_without_case(authority, message.host)) return Refused{400, "target and Host differ"};
-  if (!authority.empty() && (target.empty() || target[0] == '?')) return Refused{400, "target without a path"};
+  if (authority && !equal_without_case(*authority, message.host)) return Refused{400, "target and Host differ"};
+  if (authority && (target.empty() || target[0] == '?')) return Refused{400, "target without a path"};
   const auto question = std::min(target.find('?'), target.size());
   if (!parse_path(target.substr(0, question), head.path)) return Refused{400, "malformed path"};
   if (question < target.size() && !parse_query(target.substr(question + 1), head.query))

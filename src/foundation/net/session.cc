@@ -97,6 +97,7 @@ void Session::kill() {
   if (pipe_) pipe_->fail(Code::cancelled, "the server is stopping");
 }
 
+// Arguments of awaited calls are names or views throughout: g++ 12 destroys some temporaries there twice.
 Task<void> Session::run(std::unique_ptr<Session> self) {
   if (!co_await self->begin()) co_return;
   auto next = Next::keep;
@@ -155,7 +156,8 @@ Task<Session::Next> Session::exchange() {
     shared_.probe.refused_too_slow.Increment();
     head_.request_id = shared_.ids.next<RequestTag>().str();
     message_.keep_alive = false;
-    co_return co_await respond(refusal(408, Code::deadline, "the request's head took too long"));
+    response_ = refusal(408, Code::deadline, "the request's head took too long");
+    co_return co_await respond();
   }
   started_us_ = shared_.now_us();
   head_.request_id = shared_.ids.next<RequestTag>().str();
@@ -164,9 +166,9 @@ Task<Session::Next> Session::exchange() {
     refused = parse_head(inbox_.view().substr(0, scanner_.end()), shared_.limits.header_fields_max, head_, message_);
   if (refused) {
     shared_.probe.refused_malformed.Increment();
-    auto response = refusal(refused->status, Code::invalid, refused->why);
-    response.close = true;
-    co_return co_await respond(std::move(response));
+    response_ = refusal(refused->status, Code::invalid, refused->why);
+    response_.close = true;
+    co_return co_await respond();
   }
   inbox_.consume(scanner_.end());
   body_.kind = message_.body;
@@ -199,30 +201,32 @@ std::optional<Response> Session::check_names() {
 }
 
 Task<Session::Next> Session::answer(Admission& admission) {
-  if (admission.refusal) co_return co_await respond(std::move(*admission.refusal));
-  body_.bytes_max = admission.body_bytes_max;
-  if (body_.kind == BodyKind::length && body_.left > body_.bytes_max) {
-    body_.trouble = Trouble::too_large;
-    co_return co_await respond(trouble_response());
+  if (admission.refusal) {
+    response_ = std::move(*admission.refusal);
+    co_return co_await respond();
   }
-  if (body_.continue_owed) {
+  body_.bytes_max = admission.body_bytes_max;
+  if (body_.kind == BodyKind::length && body_.left > body_.bytes_max) body_.trouble = Trouble::too_large;
+  if (body_.continue_owed && body_.trouble == Trouble::none) {
     body_.continue_owed = false;
-    if (!co_await send("HTTP/1.1 100 Continue\r\n\r\n")) co_return Next::close;
+    if (!co_await send("HTTP/1.1 100 Continue\r\n\r\n")) body_.trouble = Trouble::gone;
   }
   body_text_.clear();
   if (!body_.ended) co_await collect_body();
-  if (body_.trouble != Trouble::none) {
-    if (body_.trouble == Trouble::gone) co_return finish(kClientGone, Next::close);
-    co_return co_await respond(trouble_response());
+  if (body_.trouble == Trouble::none) {
+    if (!body_.ended) {
+      co_await run_streaming(admission);
+    } else {
+      MemoryBody body(body_text_);
+      if (admission.place == Place::here)
+        response_ = call(admission, body);
+      else
+        co_await run_on_worker(shared_.workers, admission, body);
+    }
   }
-  if (!body_.ended) {
-    auto response = co_await run_streaming(admission);
-    if (body_.trouble == Trouble::gone) co_return finish(kClientGone, Next::close);
-    co_return co_await respond(body_.trouble == Trouble::none ? std::move(response) : trouble_response());
-  }
-  MemoryBody body(body_text_);
-  if (admission.place == Place::here) co_return co_await respond(call(admission, body));
-  co_return co_await respond(co_await run_on_worker(shared_.workers, admission, body));
+  if (body_.trouble == Trouble::gone) co_return finish(kClientGone, Next::close);
+  if (body_.trouble != Trouble::none) response_ = trouble_response();
+  co_return co_await respond();
 }
 
 // Runs the handler; on whichever thread calls it. Moves the head there and back.
@@ -268,8 +272,9 @@ Task<std::size_t> Session::read_body(std::span<std::byte> out) {
       const auto before = shared_.now_us();
       deadline_us_ = before + patience.left_us;
       const bool direct = body_.kind == BodyKind::length;
-      const auto got =
-          co_await receive(direct ? asio::mutable_buffer(out.data(), room) : inbox_.space(kChunkedReadBytes));
+      asio::mutable_buffer into(out.data(), room);
+      if (!direct) into = inbox_.space(kChunkedReadBytes);
+      const auto got = co_await receive(into);
       deadline_us_ = 0;
       patience.spend(shared_.now_us() - before, got);
       if (got == 0) body_.trouble = expired_ ? Trouble::slow : Trouble::gone;
@@ -304,11 +309,10 @@ void Session::wake() {
   asio::post(stream_.executor(), [this] { signal_.fire(); });
 }
 
-Task<Response> Session::run_on_worker(WorkerPool& pool, const Admission& admission, BodyReader& body) {
-  Response response;
+Task<void> Session::run_on_worker(WorkerPool& pool, const Admission& admission, BodyReader& body) {
   bool done = false;
   const auto work = [&] {
-    response = call(admission, body);
+    response_ = call(admission, body);
     // The last touch from this thread: once `done` is seen, the coroutine goes on and what it captured is gone.
     asio::post(stream_.executor(), [this, &done] {
       done = true;
@@ -316,7 +320,10 @@ Task<Response> Session::run_on_worker(WorkerPool& pool, const Admission& admissi
       signal_.fire();
     });
   };
-  if (!pool.start(std::ref(work))) co_return refusal(503, Code::exhausted, "too many requests wait for a worker");
+  if (!pool.start(std::ref(work))) {
+    response_ = refusal(503, Code::exhausted, "too many requests wait for a worker");
+    co_return;
+  }
   while (!done) {
     const auto space = pipe_ ? pipe_->space() : std::span<std::byte>();
     if (space.empty() || body_.ended || body_.trouble != Trouble::none) {
@@ -335,10 +342,9 @@ Task<Response> Session::run_on_worker(WorkerPool& pool, const Admission& admissi
     if (body_.ended) pipe_->end();
     if (body_.trouble != Trouble::none) fail_pipe();
   }
-  co_return response;
 }
 
-Task<Response> Session::run_streaming(const Admission& admission) {
+Task<void> Session::run_streaming(const Admission& admission) {
   std::optional<std::uint64_t> size;
   if (body_.kind == BodyKind::length) size = message_.length;
   pipe_.emplace(size, [this] { wake(); });
@@ -347,9 +353,8 @@ Task<Response> Session::run_streaming(const Admission& admission) {
     std::memcpy(space.data(), body_text_.data(), body_text_.size());
     pipe_->push(body_text_.size());
   }
-  auto response = co_await run_on_worker(shared_.readers, admission, *pipe_);
+  co_await run_on_worker(shared_.readers, admission, *pipe_);
   pipe_.reset();
-  co_return response;
 }
 
 void Session::fail_pipe() {
@@ -396,36 +401,37 @@ Session::Next Session::finish(int status, Next next) {
   return next;
 }
 
-Task<Session::Next> Session::respond(Response response) {
+// Sends response_ and says what becomes of the connection.
+Task<Session::Next> Session::respond() {
   // A body nobody read stands between us and the next request: a short one is read and dropped, else we close.
   const bool droppable = body_.ended || (body_.kind == BodyKind::length && body_.left <= kDropBytesMax &&
                                          !body_.continue_owed && body_.trouble == Trouble::none);
-  auto* stream = std::get_if<StreamBody>(&response.body);
+  auto* stream = std::get_if<StreamBody>(&response_.body);
   const bool until_close = stream && !stream->size && message_.http_1_0;
-  const bool close = response.close || !message_.keep_alive || !droppable || until_close || shared_.draining;
+  const bool close = response_.close || !message_.keep_alive || !droppable || until_close || shared_.draining;
+  const bool bare = head_.method == Method::head || !has_body(response_.status);
   out_.clear();
-  render_head(response, {head_.request_id, home_.date, close, !message_.http_1_0}, out_);
-  const bool bare = head_.method == Method::head || !has_body(response.status);
-  bool sent = false;
-  if (bare || stream) {
-    sent = co_await send(out_);
-    if (sent && !bare) sent = co_await send_stream(*stream);
-  } else {
-    const auto& text = std::get<std::string>(response.body);
-    const bool join = text.size() <= kJoinBytesMax;
-    if (join) out_.append(text);
-    sent = join ? co_await send(out_) : co_await send(out_, text);
+  render_head(response_, {head_.request_id, home_.date, close, !message_.http_1_0}, out_);
+  std::string_view rest;
+  if (!bare && !stream) {
+    const auto& text = std::get<std::string>(response_.body);
+    if (text.size() <= kJoinBytesMax)
+      out_.append(text);
+    else
+      rest = text;
   }
-  if (finish(response.status, sent ? Next::keep : Next::close) == Next::close) co_return Next::close;
-  if (close) co_return Next::linger;
-  co_return body_.ended ? Next::keep : co_await drop_rest_of_body();
+  bool sent = co_await send(out_, rest);
+  if (sent && !bare && stream) sent = co_await send_stream(*stream);
+  const auto next = finish(response_.status, !sent ? Next::close : close ? Next::linger : Next::keep);
+  response_ = {};
+  if (next != Next::keep || body_.ended) co_return next;
+  co_return co_await drop_rest_of_body();
 }
 
 Task<Session::Next> Session::drop_rest_of_body() {
   std::array<std::byte, 4096> dropped{};
   body_.bytes_max = ~std::uint64_t{0};
-  while (co_await read_body(dropped) > 0) {
-  }
+  while (!body_.ended && body_.trouble == Trouble::none) co_await read_body(dropped);
   co_return body_.ended ? Next::keep : Next::close;
 }
 
@@ -438,8 +444,11 @@ Task<bool> Session::send(std::string_view first, std::string_view second) {
     const std::array<asio::const_buffer, 2> buffers = {asio::buffer(first), asio::buffer(second)};
     const auto before = shared_.now_us();
     deadline_us_ = before + patience.left_us;
-    const auto n =
-        second.empty() ? co_await stream_.write_some(buffers[0], failed) : co_await stream_.write_some(buffers, failed);
+    std::size_t n = 0;
+    if (second.empty())
+      n = co_await stream_.write_some(buffers[0], failed);
+    else
+      n = co_await stream_.write_some(buffers, failed);
     deadline_us_ = 0;
     if (failed) co_return false;
     sent_ += n;
@@ -477,11 +486,14 @@ Task<bool> Session::send_stream(StreamBody& body) {
     fetch.done = false;
     if (!shared_.workers.start(std::ref(work))) co_return false;
     if (!first) {
-      const auto text = as_text(piece);
-      if (chunked)
-        sent = co_await send(fmt::format("{:x}\r\n", text.size()), text) && co_await send("\r\n");
-      else
-        sent = co_await send(text);
+      if (chunked) {
+        const auto size = fmt::format("{:x}\r\n", piece.size());
+        const auto text = as_text(piece);
+        sent = co_await send(size, text);
+        if (sent) sent = co_await send("\r\n");
+      } else {
+        sent = co_await send(as_text(piece));
+      }
     }
     while (!fetch.done) co_await signal_.wait();
     if (fetch.failed || !sent) co_return false;
@@ -491,7 +503,8 @@ Task<bool> Session::send_stream(StreamBody& body) {
     if (body.size && (total > *body.size || (piece.empty() && total < *body.size))) co_return false;
     if (piece.empty()) break;
   }
-  co_return !chunked || co_await send("0\r\n\r\n");
+  if (!chunked) co_return true;
+  co_return co_await send("0\r\n\r\n");
 }
 
 // Closing with unread bytes in the socket resets it, and the reset may overtake our answer. So wait for the client's

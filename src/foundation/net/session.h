@@ -116,9 +116,9 @@ class Session {
   Task<std::size_t> read_body(std::span<std::byte> out);
   Task<std::size_t> receive(asio::mutable_buffer into);
   Task<void> collect_body();
-  Task<Response> run_on_worker(WorkerPool& pool, const Admission& admission, BodyReader& body);
-  Task<Response> run_streaming(const Admission& admission);
-  Task<Next> respond(Response response);
+  Task<void> run_on_worker(WorkerPool& pool, const Admission& admission, BodyReader& body);
+  Task<void> run_streaming(const Admission& admission);
+  Task<Next> respond();
   Task<bool> send(std::string_view first, std::string_view second = {});
   Task<bool> send_stream(StreamBody& body);
   Task<Next> drop_rest_of_body();
@@ -150,6 +150,7 @@ class Session {
   Incoming body_;
   std::string body_text_;  // a body no longer than a piece
   std::optional<BodyPipe> pipe_;
+  Response response_;
   std::string out_;
   std::int64_t started_us_ = 0;
   std::uint64_t sent_ = 0;
