@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "governance/vault/root_keys.h"
+
+#include <fmt/format.h>
+
+#include "foundation/base/error.h"
+#include "foundation/crypto/aead.h"
+
+namespace falaj::vault {
+namespace {
+
+constexpr std::string_view kMagic = "falaj root keys 1\n";
+constexpr std::size_t kFileBytesMax = 64 * 1024;
+constexpr std::size_t kPassphraseSaltBytes = 16;
+enum class Lock : std::uint8_t { none = 0, passphrase = 1 };
+
+}  // namespace
+
+Bytes RootKeys::encode() const {
+  ByteWriter out;
+  out.u32(static_cast<std::uint32_t>(roots_.size()));
+  for (const auto& root : roots_) {
+    out.u32(root.version);
+    out.raw(root.key.view());
+  }
+  out.raw(platform_.view());
+  return out.take();
+}
+
+RootKeys RootKeys::decode(BytesView plain) {
+  ByteReader in(plain);
+  std::vector<Root> roots;
+  for (std::uint32_t n = in.u32(); n > 0; --n) {
+    const std::uint32_t version = in.u32();
+    roots.push_back({version, crypto::Key::from(in.raw(crypto::Key::kBytes))});
+  }
+  crypto::Key platform = crypto::Key::from(in.raw(crypto::Key::kBytes));
+  in.expect_end();
+  if (roots.empty()) throw Error(Code::corrupt, "root key file: holds no key");
+  return RootKeys(std::move(roots), std::move(platform));
+}
+
+RootKeys RootKeys::open(sys::Files& files, const std::string& name, std::optional<std::string_view> passphrase, crypto::PasswordCost cost) {
+  if (!files.stat(name)) {
+    std::vector<Root> roots;
+    roots.push_back({1, crypto::Key::random()});
+    RootKeys made(std::move(roots), crypto::Key::random());
+    made.save(files, name, passphrase, cost);
+    return made;
+  }
+  const Bytes text = files.read_all(name, kFileBytesMax);
+  ByteReader in(text);
+  if (as_text(in.raw(kMagic.size())) != kMagic) throw Error(Code::corrupt, "root key file: not one of ours");
+  const auto lock = static_cast<Lock>(in.u8());
+  if (lock == Lock::none) {
+    const auto plain = in.blob();
+    in.expect_end();
+    return decode(plain);
+  }
+  if (lock != Lock::passphrase) throw Error(Code::corrupt, "root key file: unknown kind of lock");
+  if (!passphrase) throw Error(Code::denied, "the root key is locked by a passphrase: set keys.passphrase");
+  const auto salt = in.raw(kPassphraseSaltBytes);
+  const crypto::PasswordCost stored{in.u64(), in.u32()};
+  const auto sealed = in.blob();
+  in.expect_end();
+  const auto key = crypto::key_from_passphrase(*passphrase, salt, stored);
+  Bytes plain;
+  try {
+    plain = crypto::open(key, as_bytes(kMagic), sealed);
+  } catch (const Error&) {
+    throw Error(Code::denied, "the passphrase does not unlock the root key, or its file was altered");
+  }
+  return decode(plain);
+}
+
+void RootKeys::save(sys::Files& files, const std::string& name, std::optional<std::string_view> passphrase, crypto::PasswordCost cost) const {
+  ByteWriter out;
+  out.raw(as_bytes(kMagic));
+  if (!passphrase) {
+    out.u8(static_cast<std::uint8_t>(Lock::none));
+    out.blob(encode());
+  } else {
+    const auto salt = crypto::Key::random();
+    const auto salt_bytes = salt.view().first(kPassphraseSaltBytes);
+    out.u8(static_cast<std::uint8_t>(Lock::passphrase));
+    out.raw(salt_bytes);
+    out.u64(cost.memory_bytes);
+    out.u32(cost.passes);
+    out.blob(crypto::seal(crypto::key_from_passphrase(*passphrase, salt_bytes, cost), as_bytes(kMagic), encode()));
+  }
+  files.write_all(name, out.bytes());
+}
+
+const crypto::Key& RootKeys::of_version(std::uint32_t version) const {
+  for (const auto& root : roots_)
+    if (root.version == version) return root.key;
+  throw Error(Code::corrupt, fmt::format("the root key of version {} is not in the key file: restore the file from a backup", version));
+}
+
+crypto::Key RootKeys::platform_key(std::string_view purpose) const { return crypto::derive(platform_, {}, purpose); }
+
+std::uint32_t RootKeys::add_root() {
+  const std::uint32_t version = newest().version + 1;
+  roots_.push_back({version, crypto::Key::random()});
+  return version;
+}
+
+void RootKeys::drop_old() { roots_.erase(roots_.begin(), roots_.end() - 1); }
+
+}  // namespace falaj::vault
