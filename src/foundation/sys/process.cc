@@ -11,9 +11,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
-#include <future>
 #include <system_error>
 #include <thread>
 
@@ -69,8 +69,7 @@ void refuse_bad(const Command& command) {
     throw Error(Code::invalid, "starting a process: a NUL byte in an argument or the environment");
 }
 
-// Everything the child needs, made before it exists: between vfork and exec it shares our memory and may only make
-// system calls.
+// Everything the child needs, made before it exists: between vfork and exec it may only make system calls.
 struct Prepared {
   std::string program;
   std::vector<char*> argv, environment;
@@ -78,14 +77,19 @@ struct Prepared {
   Descriptor input, output, errors;
   bool dies_with_parent;
   pid_t parent;
-  const char* volatile failed_at = nullptr;  // written by the child
-  volatile int error = 0;
+  Descriptor report;  // the child writes a Failure to it; becoming the program closes it
+};
+
+// A pipe carries it although vfork shares memory: the thread sanitizer makes every vfork a fork.
+struct Failure {
+  const char* at = nullptr;  // a literal, so the same address in both processes
+  int error = 0;
 };
 
 [[noreturn]] void become(Prepared& p) {
   const auto give_up = [&](const char* what) {
-    p.failed_at = what;
-    p.error = errno;
+    const Failure failure{what, errno};
+    [[maybe_unused]] const auto written = ::write(p.report.get(), &failure, sizeof failure);
     ::_exit(127);
   };
   if (::setpgid(0, 0) != 0) give_up("making its process group");
@@ -96,7 +100,7 @@ struct Prepared {
   if (::dup2(p.input.get(), 0) < 0 || (p.output && ::dup2(p.output.get(), 1) < 0) ||
       (p.errors && ::dup2(p.errors.get(), 2) < 0))
     give_up("giving it its files");
-  // CLOEXEC rather than closing: we share memory, not the table, yet the sanitizers' own descriptors must live to exec.
+  // At exec rather than now: the report must still go out.
   if (::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) != 0) give_up("closing our files");
   if (p.directory && ::chdir(p.directory) != 0) give_up("entering its directory");
   // exec resets handlers but keeps what we ignore, SIGPIPE above all.
@@ -114,6 +118,7 @@ struct Prepared {
 
 // vfork: its cost does not grow with our memory, and the parent resumes only once the child has become the program (or
 // has said why not). Signals wait meanwhile: a handler run in the child would act on our memory.
+// Returns the error, negated, when there is no child.
 __attribute__((noinline)) pid_t spawn(Prepared& p) {
   sigset_t all, before;
   ::sigfillset(&all);
@@ -122,8 +127,7 @@ __attribute__((noinline)) pid_t spawn(Prepared& p) {
   if (pid == 0) become(p);
   const int error = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (pid < 0) fail("making it", error);
-  return pid;
+  return pid < 0 ? -error : pid;
 }
 
 class RealChild final : public Child {
@@ -180,33 +184,16 @@ class RealChild final : public Child {
   std::optional<Exit> exit_ GUARDED_BY(mu_);
 };
 
-std::unique_ptr<Child> start_here(const Command& command) {
-  refuse_bad(command);
-  Prepared p{.program = program_path(command.argv[0]),
-             .argv = pointers(command.argv),
-             .environment = pointers(command.environment),
-             .directory = command.directory.empty() ? nullptr : command.directory.c_str(),
-             .input = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
-             .output = open_output(command.stdout_file),
-             .errors = open_output(command.stderr_file),
-             .dies_with_parent = command.dies_with_parent,
-             .parent = ::getpid()};
-  if (!p.input) fail("opening its input", errno);
-  const pid_t pid = spawn(p);
-  if (p.failed_at) {
-    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-    }
-    fail(p.failed_at, p.error);
+Failure read_failure(int fd) {
+  Failure failure;
+  while (::read(fd, &failure, sizeof failure) < 0 && errno == EINTR) {
   }
-  Descriptor fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  const int error = errno;
-  auto child = std::make_unique<RealChild>(pid, std::move(fd));
-  if (!child->watched()) fail("watching it", error);
-  return child;
+  return failure;
 }
 
 }  // namespace
 
+// Only spawns: preparing and watching are the caller's.
 class RealProcesses::Starter {
  public:
   Starter() : thread_([this] { run(); }) {}
@@ -215,36 +202,71 @@ class RealProcesses::Starter {
     thread_.join();
   }
 
-  std::unique_ptr<Child> start(const Command& command) {
-    Request request(command);
+  pid_t start(Prepared& prepared) {
+    Request request{&prepared};
     Request* queued = &request;
     if (!queue_.try_push(queued)) throw Error(Code::exhausted, "starting a process: too many are being started");
-    return request.done.get_future().get();
+    Lock lock(mu_);
+    while (!request.done) lock.wait(done_);
+    return request.pid;
   }
 
  private:
   struct Request {
-    explicit Request(const Command& c) : command(c) {}
-    const Command& command;
-    std::promise<std::unique_ptr<Child>> done;
+    Prepared* prepared;
+    pid_t pid = 0;  // these two are guarded by mu_
+    bool done = false;
   };
 
   void run() {
     while (const auto request = queue_.pop()) {
-      try {
-        (*request)->done.set_value(start_here((*request)->command));
-      } catch (...) {
-        (*request)->done.set_exception(std::current_exception());
-      }
+      const pid_t pid = spawn(*(*request)->prepared);
+      Lock lock(mu_);
+      (*request)->pid = pid;
+      (*request)->done = true;
+      done_.notify_all();
     }
   }
 
   BoundedQueue<Request*> queue_{kStartsWaitingMax};
+  Mutex mu_;
+  std::condition_variable done_;
   std::thread thread_;  // last: runs while the rest exists
 };
 
 RealProcesses::RealProcesses() : starter_(std::make_unique<Starter>()) {}
 RealProcesses::~RealProcesses() = default;
-std::unique_ptr<Child> RealProcesses::start(const Command& command) { return starter_->start(command); }
+
+std::unique_ptr<Child> RealProcesses::start(const Command& command) {
+  refuse_bad(command);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) fail("making a pipe", errno);
+  const Descriptor outcome(ends[0]);
+  Descriptor report(ends[1]);
+  Prepared p{.program = program_path(command.argv[0]),
+             .argv = pointers(command.argv),
+             .environment = pointers(command.environment),
+             .directory = command.directory.empty() ? nullptr : command.directory.c_str(),
+             .input = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
+             .output = open_output(command.stdout_file),
+             .errors = open_output(command.stderr_file),
+             .dies_with_parent = command.dies_with_parent,
+             .parent = ::getpid(),
+             .report = std::move(report)};
+  if (!p.input) fail("opening its input", errno);
+  const pid_t pid = starter_->start(p);
+  if (pid < 0) fail("making it", -pid);
+  p.report = Descriptor();
+  if (const auto failure = read_failure(outcome.get()); failure.at) {
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    fail(failure.at, failure.error);
+  }
+  Descriptor fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  const int error = errno;
+  auto child = std::make_unique<RealChild>(pid, std::move(fd));
+  if (!child->watched()) fail("watching it", error);
+  return child;
+}
 
 }  // namespace falaj::sys
