@@ -112,17 +112,17 @@ ChunkCipher begin_opening(const Key& key, BytesView header, BytesView preamble) 
   return cipher;
 }
 
-Bytes seal_with_salt(const Key& key, BytesView header, BytesView plain, BytesView salt) {
+void seal_with_salt(Bytes& sealed, const Key& key, BytesView header, BytesView plain, BytesView salt) {
   ChunkCipher cipher(ChunkCipher::Way::seal, key, header, salt);
-  Bytes sealed(sealed_size(plain.size()));
-  std::byte* out = put_preamble(salt, cipher.commitment(), sealed.data());
+  const std::size_t before = sealed.size();
+  sealed.resize(before + sealed_size(plain.size()));
+  std::byte* out = put_preamble(salt, cipher.commitment(), sealed.data() + before);
   do {
     const auto chunk = plain.first(std::min(plain.size(), kSealChunkBytes));
     plain = plain.subspan(chunk.size());
     cipher.seal(chunk, plain.empty(), out);
     out += chunk.size() + kSealTagBytes;
   } while (!plain.empty());
-  return sealed;
 }
 
 std::array<std::byte, kSaltBytes> random_salt() {
@@ -242,7 +242,13 @@ std::size_t sealed_size(std::size_t plain_bytes) {
 }
 
 Bytes seal(const Key& key, BytesView header, BytesView plain) {
-  return seal_with_salt(key, header, plain, random_salt());
+  Bytes sealed;
+  seal_onto(sealed, key, header, plain);
+  return sealed;
+}
+
+void seal_onto(Bytes& out, const Key& key, BytesView header, BytesView plain) {
+  seal_with_salt(out, key, header, plain, random_salt());
 }
 
 Bytes open(const Key& key, BytesView header, BytesView sealed) {
@@ -265,7 +271,9 @@ Bytes open(const Key& key, BytesView header, BytesView sealed) {
 
 Bytes wrap_key(const Key& wrapping, const Key& wrapped, BytesView context, BytesView salt32) {
   CHECK(salt32.size() == kSaltBytes, "a salt has 32 bytes");
-  return seal_with_salt(wrapping, context, wrapped.view(), salt32);
+  Bytes sealed;
+  seal_with_salt(sealed, wrapping, context, wrapped.view(), salt32);
+  return sealed;
 }
 
 Bytes wrap_key(const Key& wrapping, const Key& wrapped, BytesView context) {

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "foundation/base/queue.h"
+
+namespace falaj::blob {
+
+// A few threads for the work on single chunks. When they are all busy the caller does the work itself: nothing queues
+// up, and it goes on without any thread. Work must not wait for other work. Thread-safe.
+class Workers {
+ public:
+  explicit Workers(unsigned threads) : queue_(threads + 1) {
+    for (unsigned i = 0; i < threads; ++i) {
+      threads_.emplace_back([this] {
+        while (auto work = queue_.pop()) (*work)();
+      });
+    }
+  }
+  ~Workers() {
+    queue_.close();
+    for (auto& thread : threads_) thread.join();
+  }
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  template <class F>
+  std::future<std::invoke_result_t<F>> run(F work) {
+    auto task = std::make_shared<std::packaged_task<std::invoke_result_t<F>()>>(std::move(work));
+    auto result = task->get_future();
+    std::function<void()> call = [task] { (*task)(); };
+    if (threads_.empty() || !queue_.try_push(call)) call();
+    return result;
+  }
+  // How much work may be under way at once, with the caller's own.
+  std::size_t width() const { return 2 * threads_.size() + 2; }
+
+ private:
+  BoundedQueue<std::function<void()>> queue_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace falaj::blob
