@@ -8,7 +8,8 @@ namespace falaj::net {
 // Every number of the server.
 struct Probe {
   explicit Probe(Metrics& m)
-      : connections(m.gauge("falaj_net_connections", "Connections open now.")),
+      : accepted(m.counter("falaj_net_accepted_total", "Connections accepted.")),
+        connections(m.gauge("falaj_net_connections", "Connections open now.")),
         requests(m.gauge("falaj_net_requests", "Requests being answered now.")),
         queued(m.gauge("falaj_net_worker_queue", "Requests waiting for a worker thread.")),
         bytes_in(m.counter("falaj_net_received_bytes", "Bytes of bodies received.")),
@@ -21,6 +22,7 @@ struct Probe {
         refused_too_slow(refused(m, "too_slow")),
         refused_tls(refused(m, "tls")) {}
 
+  Counter& accepted;
   Gauge &connections, &requests, &queued;
   Counter &bytes_in, &bytes_out;
   Counter &refused_connections, &refused_requests, &refused_malformed, &refused_host, &refused_too_large,

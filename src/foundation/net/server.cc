@@ -108,6 +108,7 @@ Task<void> Server::Rep::accept_all() {
       co_await pause.async_wait(asio::redirect_error(kAwait, failed));
       continue;
     }
+    shared.probe.accepted.Increment();
     bool full = false;
     {
       Lock lock(shared.mu);

@@ -20,6 +20,10 @@ constexpr std::uint64_t kDropBytesMax = 64 * 1024;  // rather than close, read a
 constexpr std::int64_t kLingerUs = 1'000'000;
 constexpr int kClientGone = 499;  // in the access log only: nobody was there to answer
 
+Patience full_patience(const ServerLimits& limits) {
+  return {limits.body_wait_us, limits.body_wait_us, limits.body_bytes_per_second_min};
+}
+
 // Counts a request in flight; `full` when it is one too many.
 class InFlight {
  public:
@@ -148,6 +152,7 @@ Task<Session::Next> Session::exchange() {
   sent_ = 0;
   expired_ = false;
   body_ = {};
+  receiving_ = sending_ = full_patience(shared_.limits);
   message_ = {};
   head_.method = Method::get;
   head_.path.clear();
@@ -252,8 +257,6 @@ Task<std::size_t> Session::receive(asio::mutable_buffer into) {
 
 // The next bytes of the body; none when it has ended or body_.trouble says why there are no more.
 Task<std::size_t> Session::read_body(std::span<std::byte> out) {
-  const auto& limits = shared_.limits;
-  Patience patience{limits.body_wait_us, limits.body_wait_us, limits.body_bytes_per_second_min};
   while (!body_.ended && body_.trouble == Trouble::none) {
     std::size_t n = 0;
     const auto room = body_.kind == BodyKind::length ? std::min<std::uint64_t>(out.size(), body_.left) : out.size();
@@ -270,13 +273,13 @@ Task<std::size_t> Session::read_body(std::span<std::byte> out) {
       inbox_.consume(n);
     } else {
       const auto before = shared_.now_us();
-      deadline_us_ = before + patience.left_us;
+      deadline_us_ = before + receiving_.left_us;
       const bool direct = body_.kind == BodyKind::length;
       asio::mutable_buffer into(out.data(), room);
       if (!direct) into = inbox_.space(kChunkedReadBytes);
       const auto got = co_await receive(into);
       deadline_us_ = 0;
-      patience.spend(shared_.now_us() - before, got);
+      receiving_.spend(shared_.now_us() - before, got);
       if (got == 0) body_.trouble = expired_ ? Trouble::slow : Trouble::gone;
       if (direct)
         n = got;
@@ -437,13 +440,11 @@ Task<Session::Next> Session::drop_rest_of_body() {
 
 // False when the client is gone or takes it too slowly.
 Task<bool> Session::send(std::string_view first, std::string_view second) {
-  const auto& limits = shared_.limits;
-  Patience patience{limits.body_wait_us, limits.body_wait_us, limits.body_bytes_per_second_min};
   error_code failed;
   while (!first.empty() || !second.empty()) {
     const std::array<asio::const_buffer, 2> buffers = {asio::buffer(first), asio::buffer(second)};
     const auto before = shared_.now_us();
-    deadline_us_ = before + patience.left_us;
+    deadline_us_ = before + sending_.left_us;
     std::size_t n = 0;
     if (second.empty())
       n = co_await stream_.write_some(buffers[0], failed);
@@ -455,7 +456,7 @@ Task<bool> Session::send(std::string_view first, std::string_view second) {
     const auto from_first = std::min(n, first.size());
     first.remove_prefix(from_first);
     second.remove_prefix(n - from_first);
-    if (!first.empty() || !second.empty()) patience.spend(shared_.now_us() - before, n);
+    if (!first.empty() || !second.empty()) sending_.spend(shared_.now_us() - before, n);
   }
   co_return true;
 }

@@ -78,7 +78,7 @@ class Inbox {
 
 // How long a client may take over a body: it starts with `most_us`, waiting spends it, and every byte earns some back.
 struct Patience {
-  std::int64_t left_us, most_us, bytes_per_second_min;
+  std::int64_t left_us = 0, most_us = 0, bytes_per_second_min = 1;
   void spend(std::int64_t waited_us, std::size_t bytes) {
     const auto earned = static_cast<std::int64_t>(bytes) * 1'000'000 / bytes_per_second_min;
     left_us = std::min(most_us, left_us - waited_us + earned);
@@ -148,6 +148,7 @@ class Session {
   Head head_;
   Message message_;
   Incoming body_;
+  Patience receiving_{}, sending_{};
   std::string body_text_;  // a body no longer than a piece
   std::optional<BodyPipe> pipe_;
   Response response_;
