@@ -8,6 +8,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdio>
 #include <utility>
@@ -62,10 +64,9 @@ std::string RawConnection::read_until_closed() {
 }
 
 bool RawConnection::fill() {
-  const auto old = pending_.size();
-  pending_.resize(old + 65536);
-  const auto n = ::recv(descriptor_, pending_.data() + old, 65536, 0);
-  pending_.resize(old + (n > 0 ? static_cast<std::size_t>(n) : 0));
+  std::array<char, 65536> piece;  // not in pending_ itself: thousands of these may be idle
+  const auto n = ::recv(descriptor_, piece.data(), piece.size(), 0);
+  if (n > 0) pending_.append(piece.data(), static_cast<std::size_t>(n));
   return n > 0;
 }
 std::string RawConnection::take(std::size_t bytes) {
