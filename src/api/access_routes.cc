@@ -82,13 +82,6 @@ struct Shape<WhoAmI> {
       field("server", &WhoAmI::server, "The server's address."));
 };
 template <>
-struct Shape<iam::Restriction> {
-  static constexpr std::string_view name = "Restriction";
-  static constexpr auto fields = std::make_tuple(
-      field("actions", &iam::Restriction::actions, "Only these actions.").length(1, 100).text({iam::is_action_pattern, iam::kActionRule}),
-      field("scope", &iam::Restriction::scope, "Only at and below this scope."));
-};
-template <>
 struct Shape<TokenRequest> {
   static constexpr std::string_view name = "TokenRequest";
   static constexpr auto fields = std::make_tuple(

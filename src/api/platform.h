@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "foundation/base/metrics.h"
-#include "foundation/config/explain.h"
+#include "foundation/config/config.h"
 #include "foundation/crypto/key.h"
 #include "foundation/sys/clock.h"
 #include "foundation/sys/random.h"
@@ -33,6 +33,7 @@ struct Platform {
   audit::AuditLog& audit;
   resource::Resources& resources;
   vault::Vault& vault;
+  vault::KeyRing& keys;
   const sys::Clock& clock;
   sys::Random& random;
   Metrics& metrics;
@@ -41,7 +42,7 @@ struct Platform {
   std::string version;
   std::string public_url;
   sys::Micros started;
-  std::vector<config::Explained> settings;
+  std::vector<config::Row> settings;
   std::function<bool()> ready;  // false while starting and draining
 };
 

@@ -5,9 +5,8 @@
 // handler. Dispatch, authorisation, openapi.json and the endpoint-by-role test all come from the table of them.
 //
 //   routes.add<NewToken, MadeToken>(
-//       {.method = Method::post, .path = "/v1/tokens", .permission = Permission::signed_in(),
-//        .limits = BodyLimit{64 * 1024}, .audit = Audit::verb("token.create"), .place = Place::worker,
-//        .summary = "Make an API token."},
+//       {Method::post, "/v1/tokens", Permission::signed_in(), BodyLimit{64 * 1024}, Audit::verb("token.create"),
+//        Place::worker, "Make an API token."},
 //       [&](Call& call, const NewToken& in) { return make_token(call, in); });
 
 #include <cstdint>
@@ -60,7 +59,7 @@ class BodyLimit {
   std::uint64_t bytes_;
 };
 
-// What the audit log says of a successful call.
+// What the audit log says of a call that succeeded.
 class Audit {
  public:
   static Audit read() { return Audit(""); }  // changes nothing, so leaves no record

@@ -101,7 +101,7 @@ net::Admission ApiService::deny(const Route& route, const net::Head& head, const
   const sql::Act act{actor, std::string(route.permission.action().empty() ? route.path : route.permission.action()), resource, head.request_id};
   admission.handle = [this, act, error](net::Request& request) {
     try {
-      platform_.audit.record_denied(act, error.what());
+      platform_.audit.record_denied(act, {{"why", error.what()}});
     } catch (const Error& e) {
       log::error("denial_not_recorded", {{"request", act.request_id}, {"problem", e.what()}});
       return error_response(Error(Code::unavailable, "the audit log cannot be written"), request.head.request_id);

@@ -63,7 +63,7 @@ void verify(Session& session, const AuditOptions& options) {
     body["head"] = parse_json(text.str());
   }
   const auto report = session.api().post("/v1/audit/verify", body);
-  session.output().details(report, {{"records", "records"}, {"heads", "heads"}, {"intact", "intact"}, {"first altered record", "first_bad"}, {"why", "problem"}, {"root", "root"}});
+  session.output().details(report, {{"records", "records"}, {"intact", "intact"}, {"first altered record", "first_bad"}, {"why", "problem"}, {"root", "root"}});
   if (!report.at("intact").as_bool()) throw Error(Code::corrupt, "the audit log was altered");
 }
 

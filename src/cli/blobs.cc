@@ -24,11 +24,10 @@ constexpr std::size_t kPieceBytes = 256 * 1024;
 const std::vector<Column> kBlobColumns = {{"name", "name"}, {"bytes", "bytes", As::bytes}, {"zone", "zone"},
                                           {"created", "created_us", As::time}, {"by", "created_by"}, {"address", "address"}};
 const std::vector<Column> kBlobRows = {{"name", "name"}, {"address", "address"}, {"bytes", "bytes", As::bytes},
-                                       {"newly stored", "stored_bytes", As::bytes}, {"sha256", "sha256"}, {"zone", "zone"}};
+                                       {"newly stored", "stored_bytes", As::bytes}, {"content", "content"}, {"zone", "zone"}};
 
 struct BlobOptions {
-  std::string file, name, zone, out, reason = "by hand", grace;
-  bool all = false;
+  std::string file, name, zone, out, reason = "by hand";
 };
 
 // Reads a stream piece by piece; the piece is empty at its end.
@@ -188,7 +187,7 @@ void add_storing(CLI::App& blob, Session& session) {
   show->add_option("name", options->file, "Its name")->required();
   show->callback([&session, options] {
     session.output().details(session.api().get("/v1/blobs/info", {{"scope", session.project_scope()}, {"name", options->file}}),
-                             {{"name", "name"}, {"address", "address"}, {"bytes", "bytes", As::bytes}, {"sha256", "sha256"}, {"zone", "zone"},
+                             {{"name", "name"}, {"address", "address"}, {"bytes", "bytes", As::bytes}, {"content", "content"}, {"zone", "zone"},
                               {"pins", "pins"}, {"created", "created_us", As::time}, {"by", "created_by"}});
   });
 
@@ -211,12 +210,9 @@ void add_keeping(CLI::App& blob, Session& session) {
       session.output().line(verb + "ned " + options->file);
     });
   }
-  auto* gc = blob.add_subcommand("gc", "Delete bytes that nothing names or pins, once older than the grace time");
-  gc->add_option("--grace", options->grace, "Keep what is younger, such as 24h (default: the server's setting)");
-  gc->callback([&session, options] {
-    json::object body;
-    if (!options->grace.empty()) body["grace"] = options->grace;
-    session.output().details(session.api().post("/v1/blobs/gc", body), {{"objects deleted", "objects"}, {"bytes reclaimed", "bytes", As::bytes}, {"objects kept", "kept"}});
+  auto* gc = blob.add_subcommand("gc", "Delete bytes that nothing names or pins, once older than the setting blobs.grace");
+  gc->callback([&session] {
+    session.output().details(session.api().post("/v1/blobs/gc", json::object{}), {{"objects deleted", "objects"}, {"bytes reclaimed", "bytes", As::bytes}, {"objects kept", "kept"}});
   });
   blob.add_subcommand("scrub", "Read everything stored and verify it")->callback([&session] {
     const auto report = session.api().post("/v1/blobs/scrub", json::object{});

@@ -162,7 +162,7 @@ void decode_one(T& out, const json::value& in, const Bounds&, const std::string&
       [&](const auto&... fields) {
         const std::string_view known[] = {fields.name..., ""};
         refuse_unknown(*object, {known, sizeof...(fields)}, path, faults);
-        const auto take = [&](const auto& f) {
+        [[maybe_unused]] const auto take = [&](const auto& f) {
           if (const auto* value = object->if_contains(f.name))
             decode_one(out.*f.member, *value, f.bounds, below(path, f.name), faults);
           else if (f.bounds.required)
@@ -207,7 +207,7 @@ struct IsOptional<std::optional<T>> : std::true_type {};
 template <Described T>
 json::value encode_one(const T& value) {
   json::object out;
-  const auto put = [&](const auto& f) {
+  [[maybe_unused]] const auto put = [&](const auto& f) {
     const auto& member = value.*f.member;
     if constexpr (IsOptional<std::remove_cvref_t<decltype(member)>>::value) {
       if (!member) return;
@@ -266,7 +266,7 @@ struct SchemaOf<T> {
       defs[Shape<T>::name] = nullptr;  // a struct that holds itself refers to what is being made
       json::object properties;
       json::array required;
-      const auto add = [&](const auto& f) {
+      [[maybe_unused]] const auto add = [&](const auto& f) {
         using Member = std::remove_cvref_t<decltype(std::declval<T>().*f.member)>;
         properties[f.name] = SchemaOf<Member>::make(f.bounds, f.help, defs);
         if (f.bounds.required) required.emplace_back(f.name);

@@ -102,7 +102,7 @@ std::string BodyReader::read_all() {
 
 Response error_response(int status, const Error& error, std::string_view request_id) {
   json::array details;
-  for (const auto& fault : error.faults()) details.push_back({{"where", fault.where}, {"what", fault.what}});
+  for (const auto& fault : error.faults()) details.push_back({{"field", fault.where}, {"problem", fault.what}});
   Response response;
   response.status = status;
   response.headers.add("Content-Type", "application/json");

@@ -116,7 +116,7 @@ struct Response {
   bool close = false;  // end the connection after this response
 };
 
-// The error body of our API: {"error":{"code","message","request_id","details":[{"where","what"}]}}.
+// The error body of our API: {"error":{"code","message","request_id","details":[{"field","problem"}]}}.
 Response error_response(int status, const Error& error, std::string_view request_id);
 
 // Which part of `size` bytes the request's Range header asks for. 206 and one part; 416 and none; else 200 and all:

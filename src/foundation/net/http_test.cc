@@ -66,7 +66,7 @@ TEST(Render, SaysTheWholeErrorAsJson) {
   const auto r = error_response(400, Error(Code::invalid, "bad", {{"a.b", "required"}}), "id1");
   EXPECT_EQ(
       canonical(parse_json(std::get<std::string>(r.body))),
-      R"({"error":{"code":"invalid","details":[{"what":"required","where":"a.b"}],"message":"bad","request_id":"id1"}})");
+      R"({"error":{"code":"invalid","details":[{"field":"a.b","problem":"required"}],"message":"bad","request_id":"id1"}})");
 }
 
 TEST(Render, DecidesFramingItself) {

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "foundation/client/api_client.h"
+
+#include <chrono>
+#include <condition_variable>
+
+#include <fmt/format.h>
+
+#include "foundation/base/mutex.h"
+#include "foundation/base/text.h"
+#include "foundation/net/client.h"
+#include "foundation/sys/random.h"
+
+namespace falaj::client {
+namespace {
+
+constexpr int kTriesMax = 4;
+constexpr std::int64_t kSlowWaitUs = 900'000'000;  // a server that verifies a large log says nothing for a while
+
+bool unreserved(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || c == '~';
+}
+
+// The Error that the server meant.
+Error error_of(const net::ClientResponse& response) {
+  try {
+    const auto body = parse_json(response.body);
+    const auto& error = body.at("error").as_object();
+    std::vector<Fault> faults;
+    for (const auto& detail : error.at("details").as_array())
+      faults.push_back({std::string(detail.at("field").as_string()), std::string(detail.at("problem").as_string())});
+    return Error(parse_code(error.at("code").as_string()).value_or(Code::internal), std::string(error.at("message").as_string()), std::move(faults));
+  } catch (const std::exception&) {
+    return Error(response.status >= 500 ? Code::unavailable : Code::invalid,
+                 fmt::format("the server answered {} and not as Falaj does: is the address right?", response.status));
+  }
+}
+
+// Waits without a sleep: nothing ever signals it.
+void pause(std::int64_t micros) {
+  Mutex mu;
+  std::condition_variable never;
+  Lock lock(mu);
+  lock.wait_for(never, std::chrono::microseconds(micros));
+}
+
+}  // namespace
+
+struct ApiClient::Rep {
+  Target target;
+  net::Client http;
+  sys::RealRandom random;
+
+  std::string url_of(const std::string& path, const Query& query) const {
+    std::string url = target.url;
+    while (url.ends_with('/')) url.pop_back();
+    url += path;
+    char separator = '?';
+    for (const auto& [key, value] : query) {
+      url += fmt::format("{}{}={}", separator, path_element(key), path_element(value));
+      separator = '&';
+    }
+    return url;
+  }
+  net::ClientRequest request(net::Method method, const std::string& path, const Query& query) const {
+    net::ClientRequest out;
+    out.method = method;
+    out.url = url_of(path, query);
+    out.response_bytes_max = 64 << 20;
+    if (!target.token.empty()) out.headers.add("Authorization", "Bearer " + target.token);
+    return out;
+  }
+  // Tries again what may be tried again, with growing random pauses.
+  json::value send(const net::ClientRequest& request, int tries_max) {
+    for (int attempt = 1;; ++attempt) {
+      try {
+        const auto response = http.send(request);
+        if (response.status < 300) return parse_json(response.body);
+        throw error_of(response);
+      } catch (const Error& e) {
+        if (!(e.code() == Code::unavailable || e.code() == Code::exhausted) || attempt >= tries_max) throw;
+        const std::uint64_t most = std::uint64_t{100'000} << attempt;
+        pause(static_cast<std::int64_t>(most / 2 + random.below(most / 2)));
+      }
+    }
+  }
+};
+
+ApiClient::ApiClient(Target target) {
+  net::ClientOptions options;
+  options.ca_file = target.ca_file;
+  options.slow_wait_us = kSlowWaitUs;
+  rep_.reset(new Rep{std::move(target), net::Client(options), {}});
+}
+ApiClient::~ApiClient() = default;
+
+const Target& ApiClient::target() const { return rep_->target; }
+
+json::value ApiClient::get(const std::string& path, const Query& query) {
+  return rep_->send(rep_->request(net::Method::get, path, query), kTriesMax);
+}
+
+json::value ApiClient::post(const std::string& path, const json::value& body, const Query& query, const std::string& idempotency_key) {
+  auto request = rep_->request(net::Method::post, path, query);
+  request.headers.add("Content-Type", "application/json");
+  request.headers.add("Idempotency-Key", idempotency_key.empty() ? fmt::format("{:016x}{:016x}", rep_->random.next(), rep_->random.next()) : idempotency_key);
+  request.body = json::serialize(body);
+  return rep_->send(request, kTriesMax);
+}
+
+json::value ApiClient::del(const std::string& path, const Query& query) {
+  return rep_->send(rep_->request(net::Method::del, path, query), 1);
+}
+
+json::value ApiClient::upload(const std::string& path, const Query& query, net::BodySource source, std::optional<std::uint64_t> size) {
+  auto request = rep_->request(net::Method::post, path, query);
+  request.headers.add("Content-Type", "application/octet-stream");
+  request.body = net::StreamBody{std::move(source), size};
+  return rep_->send(request, 1);
+}
+
+void ApiClient::download(net::Method method, const std::string& path, const Query& query, const json::value* body,
+                         const std::function<void(std::optional<std::uint64_t>)>& begin, const std::function<void(BytesView)>& sink) {
+  auto request = rep_->request(method, path, query);
+  if (body) {
+    request.headers.add("Content-Type", "application/json");
+    request.body = json::serialize(*body);
+  }
+  bool begun = false;
+  request.sink = [&](BytesView piece) {
+    if (!begun) begin(std::nullopt);
+    begun = true;
+    sink(piece);
+  };
+  request.response_bytes_max = ~std::uint64_t{0};
+  const auto response = rep_->http.send(request);
+  if (response.status >= 300) throw error_of(response);
+  if (!begun) begin(0);
+}
+
+std::string path_element(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (unreserved(c))
+      out += c;
+    else
+      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return out;
+}
+
+}  // namespace falaj::client
