@@ -51,7 +51,7 @@ class Opener {
 std::size_t sealed_size(std::size_t plain_bytes);
 Bytes seal(const Key& key, BytesView header, BytesView plain);
 void seal_onto(Bytes& out, const Key& key, BytesView header, BytesView plain);  // appends what seal returns
-Bytes open(const Key& key, BytesView header, BytesView sealed);  // throws corrupt
+Bytes open(const Key& key, BytesView header, BytesView sealed);                 // throws corrupt
 
 // A key sealed under another; `context` says what it is for and must be the same when it is unwrapped. The salt is
 // random unless given (32 bytes; the same inputs then give the same bytes).
