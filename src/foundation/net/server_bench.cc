@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Claims about the server, one JSON line each. Two servers in this process, one thread each, asked in turn by the same
+// client: ours, and the smallest that Beast allows (a coroutine a connection, the same body, no checks).
+//   server_bench [bytes to stream, 1 GiB unless given]
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include <fmt/format.h>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+
+#include "foundation/net/asio.h"
+#include "foundation/net/testing.h"
+
+namespace falaj::net {
+namespace {
+
+namespace beast = boost::beast;
+namespace http = beast::http;
+
+constexpr int kConnections = 32;
+constexpr int kRounds = 9;
+constexpr std::int64_t kRoundUs = 500'000;
+const std::string kBody =
+    R"({"kind":"Project","metadata":{"name":"demo","revision":7},"spec":{"zone":"ae-1","quota":12}})";
+const std::string kRequest =
+    "GET /v1/projects/demo HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: bench\r\nAccept: application/json\r\n"
+    "Authorization: Bearer 0123456789abcdef0123456789abcdef0123456789a\r\n\r\n";
+
+asio::awaitable<void> beast_session(beast::tcp_stream stream) {
+  beast::flat_buffer buffer;
+  try {
+    for (;;) {
+      http::request<http::string_body> request;
+      co_await http::async_read(stream, buffer, request, asio::use_awaitable);
+      http::response<http::string_body> response(http::status::ok, request.version());
+      response.set(http::field::content_type, "application/json");
+      response.keep_alive(request.keep_alive());
+      response.body() = kBody;
+      response.prepare_payload();
+      co_await http::async_write(stream, response, asio::use_awaitable);
+    }
+  } catch (const boost::system::system_error&) {
+  }
+}
+
+asio::awaitable<void> beast_accept(asio::ip::tcp::acceptor& acceptor) {
+  for (;;) {
+    auto socket = co_await acceptor.async_accept(asio::use_awaitable);
+    socket.set_option(asio::ip::tcp::no_delay(true));
+    asio::co_spawn(acceptor.get_executor(), beast_session(beast::tcp_stream(std::move(socket))),
+                   [](std::exception_ptr) {});
+  }
+}
+
+class BareBeast {
+ public:
+  BareBeast() : acceptor_(context_, {asio::ip::make_address("127.0.0.1"), 0}) {
+    asio::co_spawn(context_, beast_accept(acceptor_), [](std::exception_ptr) {});
+    thread_ = std::thread([this] { context_.run(); });
+  }
+  ~BareBeast() {
+    context_.stop();
+    thread_.join();
+  }
+  std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
+
+ private:
+  asio::io_context context_{1};
+  asio::ip::tcp::acceptor acceptor_;
+  std::thread thread_;
+};
+
+// Keeps one request under way on each of 32 connections; answers a second. All answers of a server are as long as its
+// first, so the client need not parse: it is never the slower side.
+double requests_per_second(std::uint16_t port, const sys::Clock& clock) {
+  std::vector<RawConnection> connections;
+  std::vector<std::size_t> left(kConnections);
+  const int poll = ::epoll_create1(EPOLL_CLOEXEC);
+  std::size_t length = 0;
+  for (int i = 0; i < kConnections; ++i) {
+    auto& c = connections.emplace_back(port);
+    c.send(kRequest);
+    while (length == 0 || left[static_cast<std::size_t>(i)] < length) {
+      const auto piece = c.read_some();
+      if (length == 0) length = piece.size();
+      left[static_cast<std::size_t>(i)] += piece.size();
+    }
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u32 = static_cast<std::uint32_t>(i);
+    ::epoll_ctl(poll, EPOLL_CTL_ADD, c.descriptor(), &event);
+  }
+  const auto start = clock.now();
+  for (std::size_t i = 0; i < connections.size(); ++i) {
+    connections[i].send(kRequest);
+    left[i] = length;
+  }
+  std::uint64_t answers = 0;
+  std::array<epoll_event, kConnections> ready{};
+  std::array<char, 4096> piece{};
+  while ((clock.now() - start).count() < kRoundUs) {
+    const int n = ::epoll_wait(poll, ready.data(), kConnections, 1000);
+    for (int k = 0; k < n; ++k) {
+      const auto i = ready[static_cast<std::size_t>(k)].data.u32;
+      const auto got = ::recv(connections[i].descriptor(), piece.data(), piece.size(), 0);
+      CHECK(got > 0, "the server closed a connection");
+      left[i] -= static_cast<std::size_t>(got);
+      if (left[i] > 0) continue;
+      ++answers;
+      left[i] = length;
+      connections[i].send(kRequest);
+    }
+  }
+  const auto seconds = static_cast<double>((clock.now() - start).count()) / 1e6;
+  ::close(poll);
+  return static_cast<double>(answers) / seconds;
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+void report(const std::string& claim, double ours, const std::string& unit, const std::string& against, double limit,
+            double ratio, double goal) {
+  fmt::print(R"({{"claim":"{}","ours":{:.0f},"unit":"{}","against":"{}","limit":{:.0f},"ratio":{:.3f},"goal":{}}})"
+             "\n",
+             claim, ours, unit, against, limit, ratio, goal);
+  std::fflush(stdout);
+}
+
+ServerLimits one_thread() {
+  ServerLimits limits;
+  limits.io_threads = 1;
+  limits.worker_threads = 4;
+  return limits;
+}
+
+void bench_small_reads() {
+  TestServer ours(one_thread());
+  ours.service.on_admit = [](const Head&) {
+    return run(Place::here, 0, [](Request&) { return text_response(200, kBody, "application/json"); });
+  };
+  const BareBeast bare;
+  std::vector<double> ratios, our_rates, bare_rates;
+  for (int round = 0; round < kRounds; ++round) {
+    our_rates.push_back(requests_per_second(ours.port(), ours.clock));
+    bare_rates.push_back(requests_per_second(bare.port(), ours.clock));
+    ratios.push_back(our_rates.back() / bare_rates.back());
+  }
+  report("small JSON reads, one I/O thread", median(our_rates), "requests/s", "bare Beast, one thread, same client",
+         median(bare_rates), median(ratios), 0.8);
+}
+
+// One thread sends pieces through a loopback socket, another receives them: what the kernel allows.
+double raw_copy_mb_per_second(std::uint64_t bytes, const sys::Clock& clock) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  CHECK(::bind(listener, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0 && ::listen(listener, 1) == 0 &&
+            ::getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size) == 0,
+        "cannot listen");
+  RawConnection sender(ntohs(at.sin_port));
+  const int receiver = ::accept(listener, nullptr, nullptr);
+  const auto start = clock.now();
+  std::thread sending([&] {
+    const std::string piece(kPieceBytes, 'x');
+    for (std::uint64_t sent = 0; sent < bytes; sent += piece.size()) sender.send(piece);
+  });
+  std::vector<char> into(kPieceBytes);
+  for (std::uint64_t got = 0; got < bytes;)
+    got += static_cast<std::uint64_t>(::recv(receiver, into.data(), into.size(), 0));
+  const auto us = (clock.now() - start).count();
+  sending.join();
+  ::close(receiver);
+  ::close(listener);
+  return static_cast<double>(bytes) / static_cast<double>(us);
+}
+
+double upload_mb_per_second(TestServer& server, std::uint64_t bytes) {
+  auto c = server.connect();
+  const std::string piece(kPieceBytes, 'x');
+  const auto start = server.clock.now();
+  c.send(fmt::format("PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", bytes));
+  for (std::uint64_t sent = 0; sent < bytes; sent += piece.size()) c.send(piece);
+  CHECK(c.read_answer().status == 200, "the upload failed");
+  return static_cast<double>(bytes) / static_cast<double>((server.clock.now() - start).count());
+}
+
+double download_mb_per_second(TestServer& server, std::uint64_t bytes) {
+  auto c = server.connect();
+  std::vector<char> into(kPieceBytes);
+  const auto start = server.clock.now();
+  c.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  for (std::uint64_t got = 0; got < bytes;) {
+    const auto n = ::recv(c.descriptor(), into.data(), into.size(), 0);
+    CHECK(n > 0, "the download broke off");
+    got += static_cast<std::uint64_t>(n);
+  }
+  return static_cast<double>(bytes) / static_cast<double>((server.clock.now() - start).count());
+}
+
+void bench_streams(std::uint64_t bytes) {
+  TestServer server(one_thread());
+  server.service.on_admit = [bytes](const Head&) {
+    return run(Place::worker, bytes, [bytes](Request& request) {
+      Response response;
+      if (request.head.method == Method::put) {
+        std::vector<std::byte> piece(kPieceBytes);
+        while (request.body.read(piece) > 0) {
+        }
+        return response;
+      }
+      response.body = StreamBody{[left = bytes]() mutable {
+                                   const auto n = std::min<std::uint64_t>(left, kPieceBytes);
+                                   left -= n;
+                                   return Bytes(n);
+                                 },
+                                 bytes};
+      return response;
+    });
+  };
+  upload_mb_per_second(server, 64 << 20);
+  const auto memory = resident_bytes();
+  const int rounds = bytes > (std::uint64_t{2} << 30) ? 1 : 5;
+  std::vector<double> raw, up, down, up_ratio, down_ratio;
+  for (int i = 0; i < rounds; ++i) {
+    raw.push_back(raw_copy_mb_per_second(bytes, server.clock));
+    up.push_back(upload_mb_per_second(server, bytes));
+    down.push_back(download_mb_per_second(server, bytes));
+    up_ratio.push_back(up.back() / raw.back());
+    down_ratio.push_back(down.back() / raw.back());
+  }
+  const std::string against = "send and recv over a loopback socket";
+  report(fmt::format("upload of {} MiB", bytes >> 20), median(up), "MB/s", against, median(raw), median(up_ratio), 0.5);
+  report(fmt::format("download of {} MiB", bytes >> 20), median(down), "MB/s", against, median(raw), median(down_ratio),
+         0.5);
+  const auto grown = static_cast<double>(resident_bytes()) - static_cast<double>(memory);
+  report("memory grown by these streams", std::max(0.0, grown), "bytes", "the allowance", 16 << 20, grown / (16 << 20),
+         1);
+}
+
+}  // namespace
+}  // namespace falaj::net
+
+int main(int argc, char** argv) {
+  falaj::net::bench_small_reads();
+  falaj::net::bench_streams(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : std::uint64_t{1} << 30);
+}
