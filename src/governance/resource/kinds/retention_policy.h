@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "foundation/base/shape.h"
+
+namespace falaj::resource {
+
+// Read by whoever keeps such things: Resources::list("RetentionPolicy"), then decode<RetentionPolicySpec>.
+struct RetentionPolicySpec {
+  std::vector<std::string> resources;
+  std::int64_t keep_us = 0;
+  std::string then;
+};
+
+inline constexpr std::string_view kRetentionEnds[] = {"delete", "archive"};
+
+}  // namespace falaj::resource
+
+template <>
+struct falaj::Shape<falaj::resource::RetentionPolicySpec> {
+  using S = resource::RetentionPolicySpec;
+  static constexpr std::string_view name = "RetentionPolicySpec";
+  static constexpr auto fields = std::make_tuple(
+      field("resources", &S::resources,
+            "Paths below the tenant or project it belongs to; '*' stands for anything: blob/raw-*.")
+          .required()
+          .length(1, 100),
+      field("keep", &S::keep_us, "How long they are kept after their last change.")
+          .required()
+          .duration()
+          .range(60'000'000, 3'153'600'000'000'000),
+      field("then", &S::then, "What happens to them after that.").required().one_of(resource::kRetentionEnds));
+};
