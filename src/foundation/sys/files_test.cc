@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "foundation/sys/files.h"
 
-#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <unistd.h>
+#include <sys/syscall.h>
 
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -123,6 +129,49 @@ TEST(RealFiles, SaysWhichErrorAMissingRootIs) {
   EXPECT_ERROR(open_files(dir / "no/such/parent"), Code::not_found);
   std::ofstream(dir / "file") << "x";
   EXPECT_ERROR(open_files(dir / "file"), Code::invalid);
+}
+
+// From here on the kernel answers this call of this process with an I/O error.
+void break_call(unsigned number) {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{std::size(program), program};
+  CHECK(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no filter without it");
+  CHECK(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0, "the filter is refused");
+}
+
+TEST(RealFilesDeathTest, AFailedSyncEndsTheProcess) {
+  TempDir dir;
+  const auto files = open_files(dir / "data");
+  const auto with_broken = [&](unsigned call, const std::function<void()>& act) {
+    break_call(call);
+    act();
+  };
+  EXPECT_EXIT(with_broken(SYS_fsync, [&] { files->write_all("f", as_bytes("x")); }), testing::KilledBySignal(SIGABRT),
+              "sync_failed");
+  EXPECT_EXIT(with_broken(SYS_fsync, [&] { files->make_directories("d"); }), testing::KilledBySignal(SIGABRT),
+              "sync_failed");
+  EXPECT_EXIT(with_broken(SYS_syncfs, [&] { files->sync(); }), testing::KilledBySignal(SIGABRT), "sync_failed");
+}
+
+TEST(RealFilesDeathTest, AnIoErrorIsUnavailable) {
+  TempDir dir;
+  const auto files = open_files(dir / "data");
+  EXPECT_EXIT(
+      {
+        files->write_all("f", as_bytes("x"));
+        break_call(SYS_pread64);
+        try {
+          files->read_all("f", 10);
+        } catch (const Error& error) {
+          std::_Exit(error.code() == Code::unavailable ? 7 : 8);
+        }
+      },
+      testing::ExitedWithCode(7), "file_failed");
 }
 
 // A power loss at any time: durable things stay, others are as they were, gone, new or torn, and every outcome happens.

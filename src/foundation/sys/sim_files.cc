@@ -8,18 +8,6 @@
 #include "foundation/sys/path.h"
 
 namespace falaj::sys {
-namespace {
-
-// The name of what lies directly in `directory`, or "" when `path` is not below it.
-std::string_view entry_in(std::string_view directory, std::string_view path) {
-  if (directory.empty()) return path.substr(0, path.find('/'));
-  if (path.size() <= directory.size() || path[directory.size()] != '/' || path.substr(0, directory.size()) != directory)
-    return {};
-  path.remove_prefix(directory.size() + 1);
-  return path.substr(0, path.find('/'));
-}
-
-}  // namespace
 
 class SimFiles::SimReadFile final : public ReadFile {
  public:
@@ -95,7 +83,7 @@ void SimFiles::remove(const std::string& path) {
     return;
   }
   if (!directories_.contains(path)) throw Error(Code::not_found, "removing a file: no such file");
-  const auto below = [&](const std::string& other) { return !entry_in(path, other).empty(); };
+  const auto below = [&](const std::string& other) { return other.starts_with(path + "/"); };
   for (const auto& [name, history] : names_)
     if (history.back() && below(name)) throw Error(Code::exists, "removing a directory: not empty");
   for (const auto& [name, made] : directories_)
