@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage/sql/group_commit.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -14,6 +16,7 @@ namespace {
 
 constexpr sys::Micros kReconnectWaitMin = std::chrono::milliseconds(20);
 constexpr sys::Micros kReconnectWaitMax = std::chrono::seconds(2);
+constexpr sys::Micros kGatherMax = std::chrono::milliseconds(2);
 constexpr sys::Micros kFindOutWhileStoppingMax = std::chrono::seconds(10);
 
 // Whose writer this thread is.
@@ -126,9 +129,9 @@ void GroupCommitDatabase::enqueue_and_wait(Waiting& waiting) {
     group = groups_.back();
     group->writes.push_back(&waiting);
     probe_.writes_waiting.Set(static_cast<double>(++waiting_));
-    arrived_.notify_one();
+    if (waiting_ >= wanted_) arrived_.notify_one();
   }
-  group->done.wait(0, std::memory_order_acquire);
+  group->done.wait();
   if (waiting.error) throw Error(std::move(*waiting.error));
 }
 
@@ -146,6 +149,7 @@ std::shared_ptr<GroupCommitDatabase::Group> GroupCommitDatabase::take_group() {
   Lock lock(mu_);
   while (groups_.empty() && !stopping_) lock.wait(arrived_);
   if (groups_.empty()) return nullptr;
+  gather(lock);
   auto group = std::move(groups_.front());
   groups_.pop_front();
   waiting_ -= group->writes.size();
@@ -153,13 +157,20 @@ std::shared_ptr<GroupCommitDatabase::Group> GroupCommitDatabase::take_group() {
   return group;
 }
 
-void GroupCommitDatabase::finish_group(Group& group) {
-  group.done.store(1, std::memory_order_release);
-  group.done.notify_all();
+// Those who shared the last commit are likely to come back together. Waits for as many of them, but no longer than a
+// commit takes: the one it spares. A lone caller never waits.
+void GroupCommitDatabase::gather(Lock& lock) {
+  if (last_group_ <= 1 || waiting_ >= last_group_) return;
+  wanted_ = last_group_;
+  const auto until = clock_.now() + std::min(last_commit_took_, kGatherMax);
+  for (auto now = clock_.now(); now < until && waiting_ < wanted_ && !stopping_; now = clock_.now())
+    lock.wait_for(arrived_, until - now);
+  wanted_ = 1;
 }
 
 void GroupCommitDatabase::writer_loop() {
   writing_here = this;
+  ::pthread_setname_np(::pthread_self(), "sql-writer");
   while (const auto group = take_group()) {
     if (group->alone) {
       auto& waiting = *group->writes.front();
@@ -171,7 +182,7 @@ void GroupCommitDatabase::writer_loop() {
     } else {
       run_group(group->writes);
     }
-    finish_group(*group);
+    group->done.raise();
     if (writer_ && writer_->alive()) writer_->tidy();
   }
 }
@@ -256,6 +267,7 @@ bool GroupCommitDatabase::run_each(std::span<Waiting* const> writes) {
 }
 
 bool GroupCommitDatabase::commit(std::size_t writes) {
+  const auto began = clock_.now();
   std::vector<std::function<void()>> publish;
   if (ledger_) {
     OpenWrite open(*writer_, publish);
@@ -263,9 +275,10 @@ bool GroupCommitDatabase::commit(std::size_t writes) {
     open.throw_if_failed();
   }
   const auto transaction = writer_->transaction();
-  const auto began = clock_.now();
   const bool committed = writer_->commit() || find_out(transaction);
-  probe_.commit_seconds.Observe(std::chrono::duration<double>(clock_.now() - began).count());
+  last_group_ = writes;
+  last_commit_took_ = clock_.now() - began;
+  probe_.commit_seconds.Observe(std::chrono::duration<double>(last_commit_took_).count());
   probe_.writes_per_commit.Observe(static_cast<double>(writes));
   return committed;
 }
@@ -308,7 +321,7 @@ void GroupCommitDatabase::refuse_waiting(const Error& why) {
   }
   for (const auto& group : refused) {
     for (auto* w : group->writes) w->error = why;
-    finish_group(*group);
+    group->done.raise();
   }
 }
 

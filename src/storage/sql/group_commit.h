@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -17,6 +16,7 @@
 #include "storage/sql/connection.h"
 #include "storage/sql/probe.h"
 #include "storage/sql/reader_pool.h"
+#include "storage/sql/signal.h"
 
 namespace falaj::sql {
 
@@ -49,18 +49,18 @@ class GroupCommitDatabase final : public Database {
   struct Group {
     std::vector<Waiting*> writes;
     bool alone = false;
-    std::atomic<std::uint32_t> done{0};
+    Signal done;
   };
   enum class Ran { to_the_end, again };  // each write has its answer, or all must run again one by one
 
   void enqueue_and_wait(Waiting& waiting);
   void run_alone(const std::function<void(Connection&)>& work);
-  static void finish_group(Group& group);
 
   // On the writer's thread:
   void writer_loop();
   std::shared_ptr<Group> take_group();
   void run_group(std::span<Waiting* const> writes);
+  void gather(Lock& lock) REQUIRES(mu_);
   Ran try_together(std::span<Waiting* const> writes);
   bool run_each(std::span<Waiting* const> writes);
   bool commit(std::size_t writes);
@@ -79,11 +79,14 @@ class GroupCommitDatabase final : public Database {
   std::unique_ptr<Connection> writer_;
   Ledger* ledger_ = nullptr;
   sys::Micros reconnect_at_{0}, reconnect_wait_{0};
+  std::size_t last_group_ = 0;       // writes in the last group
+  sys::Micros last_commit_took_{0};  // with its seal
 
   Mutex mu_;  // guards everything below
   std::condition_variable arrived_;
   std::deque<std::shared_ptr<Group>> groups_ GUARDED_BY(mu_);
   std::size_t waiting_ GUARDED_BY(mu_) = 0;
+  std::size_t wanted_ GUARDED_BY(mu_) = 1;  // how many must wait to wake the writer
   bool stopping_ GUARDED_BY(mu_) = false;
 
   Mutex stop_mu_;  // one stop at a time; taken before mu_
