@@ -123,13 +123,14 @@ std::optional<Refused> check_version(std::string_view version, Message& message)
 struct Framing {
   std::string_view length, coding;
   unsigned lengths = 0, codings = 0, hosts = 0;
-  bool close = false, keep_alive = false, unknown_expectation = false;
+  bool close = false, keep_alive = false, malformed_options = false, unknown_expectation = false;
 };
 
 void note_connection(std::string_view value, Framing& framing) {
   while (!value.empty()) {
     const auto end = std::min(value.find(','), value.size());
     const auto option = trim_spaces(value.substr(0, end));
+    if (!option.empty() && !is_token(option)) framing.malformed_options = true;
     if (equal_without_case(option, "close")) framing.close = true;
     if (equal_without_case(option, "keep-alive")) framing.keep_alive = true;
     value.remove_prefix(std::min(end + 1, value.size()));
@@ -196,6 +197,7 @@ std::optional<Refused> decide_framing(const Framing& framing, Message& message) 
     for (const char c : length) message.length = message.length * 10 + static_cast<std::uint64_t>(c - '0');
     message.body = message.length > 0 ? BodyKind::length : BodyKind::none;
   }
+  if (framing.malformed_options) return Refused{400, "malformed Connection"};
   if (framing.unknown_expectation) return Refused{417, "the only expectation known is 100-continue"};
   if (message.http_1_0 || message.body == BodyKind::none) message.expects_continue = false;
   message.keep_alive = !framing.close && (!message.http_1_0 || framing.keep_alive);

@@ -59,6 +59,7 @@ TEST(Parse, ReadsAnOrdinaryHead) {
 TEST(Parse, KnowsWhenTheConnectionEnds) {
   EXPECT_FALSE(parse_fields("Connection: foo, Close\r\n").message.keep_alive);
   EXPECT_TRUE(parse_fields("Connection: keep-alive\r\n").message.keep_alive);
+  EXPECT_EQ(parse_fields("Connection: a b, close\r\n").refused, 400);
   EXPECT_FALSE(parse("GET / HTTP/1.0\r\nHost: h\r\n\r\n").message.keep_alive);
   EXPECT_TRUE(parse("GET / HTTP/1.0\r\nHost: h\r\nConnection: keep-alive\r\n\r\n").message.keep_alive);
 }
