@@ -13,6 +13,13 @@
 
 namespace falaj::sql {
 
+// A table as the engine's catalogue knows it.
+struct CatalogTable {
+  Table table;
+  std::vector<std::string> key;  // columns of the primary key
+  std::vector<std::string> refers_to;
+};
+
 // One connection, used by one thread at a time. Statements are prepared once and kept.
 class Connection {
  public:
@@ -22,6 +29,10 @@ class Connection {
   virtual std::int64_t run(std::string_view text, Params params, const EachRow* each) = 0;
   // Runs statements separated by ';', without parameters. For migrations.
   virtual void run_script(std::string_view statements) = 0;
+
+  // Runs a query whose result may be larger than memory. Requires: inside a transaction.
+  virtual void stream(std::string_view text, const EachRow& each) = 0;
+  virtual std::vector<CatalogTable> catalog() = 0;  // of our tables, not the engine's
 
   virtual void begin_read() = 0;
   virtual void begin_write() = 0;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "foundation/base/metrics.h"
+#include "storage/sql/table.h"
 #include "storage/sql/value.h"
 
 namespace falaj::sql {
@@ -49,6 +50,9 @@ class Reader {
  public:
   virtual ~Reader() = default;
   virtual void query(Query query, Params params, const EachRow& each) = 0;
+  // The whole database as this snapshot sees it, tables that are referred to before those that refer to them, rows in
+  // the order of their keys. Writers go on meanwhile.
+  virtual void dump(TableSink& into) = 0;
 
   void query(Query q, std::initializer_list<Param> params, const EachRow& each) {
     query(q, Params(params.begin(), params.size()), each);
@@ -162,6 +166,11 @@ class Database {
       return std::move(*result);
     }
   }
+
+  // Puts in what dump gave, in one transaction and without audit records: the audit log is part of what is loaded.
+  // A row that refers to one of its own table must have the greater key. Requires: migrated, no ledger set.
+  // Errors: conflict (not empty, or another schema), invalid.
+  virtual void load_into_empty(const std::function<void(TableSink&)>& fill) = 0;
 
   virtual std::string_view engine() const = 0;  // "sqlite" or "postgresql"
   // Stops taking writes, finishes those taken. Idempotent.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "foundation/base/log.h"
+#include "storage/sql/dump.h"
 #include "storage/sql/migrate.h"
 
 namespace falaj::sql {
@@ -46,6 +47,7 @@ class OpenWrite final : public Writer {
   using Writer::execute;
   void query(Query query, Params params, const EachRow& each) override { run(query, params, &each); }
   std::int64_t execute(Query query, Params params) override { return run(query, params, nullptr); }
+  void dump(TableSink& into) override { sql::dump(connection_, into); }
   void record(Effect effect) override { effects_.push_back(std::move(effect)); }
   void after_commit(std::function<void()> publish) override { publish_.push_back(std::move(publish)); }
 
@@ -92,6 +94,13 @@ void GroupCommitDatabase::set_ledger(Ledger& ledger) {
   run_alone([&](Connection&) {
     CHECK(!ledger_, "the ledger is set once");
     ledger_ = &ledger;
+  });
+}
+
+void GroupCommitDatabase::load_into_empty(const std::function<void(TableSink&)>& fill) {
+  run_alone([&](Connection& connection) {
+    CHECK(!ledger_, "loading goes past the ledger, so it comes before it");
+    sql::load_into_empty(connection, fill);
   });
 }
 

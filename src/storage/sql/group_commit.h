@@ -33,6 +33,7 @@ class GroupCommitDatabase final : public Database {
   void set_ledger(Ledger& ledger) override;
   void write_erased(const Act& act, const std::function<void(Writer&)>& work) override;
   void read_erased(const std::function<void(Reader&)>& work) override;
+  void load_into_empty(const std::function<void(TableSink&)>& fill) override;
   std::string_view engine() const override { return engine_->name(); }
   void stop() override;
 

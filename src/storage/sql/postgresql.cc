@@ -28,6 +28,8 @@ class PostgresqlConnection final : public Connection {
 
   std::int64_t run(std::string_view text, Params params, const EachRow* each) override;
   void run_script(std::string_view statements) override;
+  void stream(std::string_view text, const EachRow& each) override;
+  std::vector<CatalogTable> catalog() override;
   void begin_read() override { later("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); }
   void begin_write() override;
   void savepoint() override { later(kSavepoint); }
@@ -68,7 +70,7 @@ class PostgresqlConnection final : public Connection {
   std::vector<Later> later_;
   int owed_syncs_ = 0;    // pipelines sent whose answers nobody needs
   bool spoiled_ = false;  // something sent ahead failed: the whole transaction is lost, not only one write
-  std::uint64_t named_ = 0;
+  std::uint64_t named_ = 0, cursors_ = 0;
   std::unordered_map<std::string, Statement> statements_;
 };
 
@@ -238,6 +240,55 @@ void PostgresqlConnection::run_script(std::string_view statements) {
   PQenterPipelineMode(connection_);
   statements_.clear();  // their result types may have changed; names are never used again
   check(result, statements);
+}
+
+void PostgresqlConnection::stream(std::string_view text, const EachRow& each) {
+  // A name of its own for each: the server remembers what a prepared FETCH gave.
+  const auto cursor = fmt::format("c{}", ++cursors_);
+  run(fmt::format("DECLARE {} NO SCROLL CURSOR FOR {}", cursor, text), {}, nullptr);
+  const auto fetch = fmt::format("FETCH FORWARD 1000 FROM {}", cursor);
+  bool more = true;
+  const EachRow counted = [&](const Row& row) {
+    more = true;
+    each(row);
+  };
+  while (std::exchange(more, false)) run(fetch, {}, &counted);
+  run("CLOSE " + cursor, {}, nullptr);
+}
+
+Kind kind_of(std::string_view type) {
+  if (type == "int8") return Kind::integer;
+  if (type == "float8") return Kind::real;
+  if (type == "text") return Kind::text;
+  if (type == "bytea") return Kind::bytes;
+  throw Error(Code::internal, fmt::format("a column has a type that is not ours: {}", type));
+}
+
+std::vector<CatalogTable> PostgresqlConnection::catalog() {
+  std::vector<CatalogTable> tables;
+  const EachRow add = [&](const Row& row) { tables.push_back({{std::string(row.text(0)), {}}, {}, {}}); };
+  run("SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+      " WHERE n.nspname = current_schema() AND c.relkind = 'r' AND c.relname <> 'commit_marker'",
+      {}, &add);
+  for (auto& t : tables) {
+    const Param name[] = {std::string_view(t.table.name)};
+    const EachRow column = [&](const Row& row) {
+      t.table.columns.push_back({std::string(row.text(0)), kind_of(row.text(1))});
+    };
+    run("SELECT a.attname, y.typname FROM pg_attribute a JOIN pg_type y ON y.oid = a.atttypid"
+        " WHERE a.attrelid = quote_ident(?)::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+        name, &column);
+    const EachRow key = [&](const Row& row) { t.key.emplace_back(row.text(0)); };
+    run("SELECT a.attname FROM pg_index i, unnest(i.indkey::int2[]) WITH ORDINALITY k(attnum, place), pg_attribute a"
+        " WHERE i.indrelid = quote_ident(?)::regclass AND i.indisprimary AND a.attrelid = i.indrelid"
+        " AND a.attnum = k.attnum ORDER BY k.place",
+        name, &key);
+    const EachRow refers = [&](const Row& row) { t.refers_to.emplace_back(row.text(0)); };
+    run("SELECT DISTINCT r.relname FROM pg_constraint f JOIN pg_class r ON r.oid = f.confrelid"
+        " WHERE f.conrelid = quote_ident(?)::regclass AND f.contype = 'f'",
+        name, &refers);
+  }
+  return tables;
 }
 
 void PostgresqlConnection::begin_write() {

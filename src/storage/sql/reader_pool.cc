@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage/sql/reader_pool.h"
 
+#include "storage/sql/dump.h"
+
 namespace falaj::sql {
 
 namespace {
@@ -10,6 +12,7 @@ class OpenRead final : public Reader {
   explicit OpenRead(Connection& connection) : connection_(connection) {}
   using Reader::query;
   void query(Query query, Params params, const EachRow& each) override { connection_.run(query.text(), params, &each); }
+  void dump(TableSink& into) override { sql::dump(connection_, into); }
 
  private:
   Connection& connection_;

@@ -115,6 +115,8 @@ class SqliteConnection final : public Connection {
 
   std::int64_t run(std::string_view text, Params params, const EachRow* each) override;
   void run_script(std::string_view statements) override { execute(sqlite_schema(statements)); }
+  void stream(std::string_view text, const EachRow& each) override { run(text, {}, &each); }
+  std::vector<CatalogTable> catalog() override;
   void begin_read() override { run("BEGIN", {}, nullptr); }
   void begin_write() override { run("BEGIN IMMEDIATE", {}, nullptr); }
   void savepoint() override { run("SAVEPOINT w", {}, nullptr); }
@@ -252,6 +254,32 @@ std::int64_t SqliteConnection::run(std::string_view text, Params params, const E
     if (each) (*each)(row);
   if (result != SQLITE_DONE) fail(db_, result, "run statement");
   return sqlite3_stmt_readonly(used.handle) ? 0 : sqlite3_changes64(db_);
+}
+
+Kind kind_of(std::string_view declared) {
+  if (declared == "BIGINT" || declared == "INTEGER") return Kind::integer;
+  if (declared == "DOUBLE PRECISION") return Kind::real;
+  if (declared == "TEXT") return Kind::text;
+  if (declared == "BYTEA") return Kind::bytes;
+  throw Error(Code::internal, fmt::format("a column has a type that is not ours: {}", declared));
+}
+
+std::vector<CatalogTable> SqliteConnection::catalog() {
+  std::vector<CatalogTable> tables;
+  const EachRow add = [&](const Row& row) { tables.push_back({{std::string(row.text(0)), {}}, {}, {}}); };
+  run("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'", {}, &add);
+  for (auto& t : tables) {
+    const Param name[] = {std::string_view(t.table.name)};
+    const EachRow column = [&](const Row& row) {
+      t.table.columns.push_back({std::string(row.text(0)), kind_of(row.text(1))});
+    };
+    run("SELECT name, type FROM pragma_table_info(?) ORDER BY cid", name, &column);
+    const EachRow key = [&](const Row& row) { t.key.emplace_back(row.text(0)); };
+    run("SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", name, &key);
+    const EachRow refers = [&](const Row& row) { t.refers_to.emplace_back(row.text(0)); };
+    run("SELECT DISTINCT \"table\" FROM pragma_foreign_key_list(?)", name, &refers);
+  }
+  return tables;
 }
 
 bool SqliteConnection::commit() {
