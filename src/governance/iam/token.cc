@@ -39,18 +39,27 @@ std::string to_base62(Secret number) {
 }
 
 std::optional<Secret> from_base62(std::string_view text) {
-  Secret number{};
-  for (const char c : text) {
-    const int d = digit(c);
-    if (d < 0) return std::nullopt;
-    auto carry = static_cast<unsigned>(d);
-    for (auto byte = number.rbegin(); byte != number.rend(); ++byte) {
-      const unsigned value = static_cast<unsigned>(*byte) * 62 + carry;
-      *byte = static_cast<std::byte>(value);
-      carry = value >> 8;
+  std::array<std::uint32_t, 8> limbs{};  // least significant first
+  // Five digits at a time (62^5 fits 32 bits): this runs for every API call.
+  for (std::size_t at = 0; at < text.size();) {
+    std::uint32_t scale = 1, group = 0;
+    for (const auto end = std::min(at + (text.size() - at - 1) % 5 + 1, text.size()); at < end; ++at) {
+      const int d = digit(text[at]);
+      if (d < 0) return std::nullopt;
+      group = group * 62 + static_cast<std::uint32_t>(d);
+      scale *= 62;
+    }
+    std::uint64_t carry = group;
+    for (auto& limb : limbs) {
+      carry += std::uint64_t{limb} * scale;
+      limb = static_cast<std::uint32_t>(carry);
+      carry >>= 32;
     }
     if (carry != 0) return std::nullopt;  // 2^256 or more
   }
+  Secret number{};
+  for (std::size_t i = 0; i < number.size(); ++i)
+    number[31 - i] = static_cast<std::byte>(limbs[i / 4] >> (8 * (i % 4)));
   return number;
 }
 

@@ -46,6 +46,9 @@ TEST(Token, RefusesAnyChangedCharacter) {
     changed[i] = changed[i] == 'a' ? 'b' : 'a';
     EXPECT_FALSE(parse_credential(CredentialKind::token, changed)) << i;
   }
+  // 2^256 has 43 digits as well; with a right checksum only the size of the number tells.
+  EXPECT_FALSE(parse_credential(CredentialKind::token,
+                                "falaj_00000000000000000000000000_yhjskwdA6OZ1AL1YmHWZWm8LLG7HjnuCA2j5rOw8Xp20ojiY3"));
   EXPECT_FALSE(parse_credential(CredentialKind::token, text.substr(1)));
   EXPECT_FALSE(parse_credential(CredentialKind::token, text + "a"));
   EXPECT_FALSE(parse_credential(CredentialKind::token, ""));
