@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 namespace falaj::resource {
-namespace {
-
 struct Envelope {
   std::string api_version, kind;
   Metadata metadata;
   json::value spec = json::object{};
 };
+
+namespace {
 
 bool is_label(std::string_view text) {
   return text.size() <= 63 &&

@@ -424,11 +424,12 @@ TEST_P(ResourcesTest, TheFlightsExampleAppliesAndIsExported) {
 
 // ---- a kind of the test's own, whose hook fails when told
 
+}  // namespace
+
 struct ThingSpec {
   std::int64_t size = 0;
 };
 
-}  // namespace
 }  // namespace falaj::resource
 
 template <>
