@@ -15,6 +15,8 @@ static std::ostream& operator<<(std::ostream& out, HeadScanner::State state) {
 
 namespace {
 
+using namespace std::literals;
+
 constexpr std::size_t kBytesMax = 16 * 1024, kFieldsMax = 100;
 
 struct Parsed {
@@ -70,7 +72,7 @@ TEST(Parse, RefusesMalformedRequestLines) {
         "GET / http/1.1", "G@T / HTTP/1.1", "GET /a b HTTP/1.1", "GET / HTTP/11", "GET / HTTP/1.1\rX", "/ HTTP/1.1"})
     EXPECT_EQ(parse(line + "\r\nHost: h\r\n\r\n").refused, 400) << line;
   EXPECT_EQ(parse("\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n").refused, 400);
-  EXPECT_EQ(parse(std::string("GET /\0 HTTP/1.1\r\nHost: h\r\n\r\n", 30)).refused, 400);
+  EXPECT_EQ(parse(std::string("GET /\0 HTTP/1.1\r\nHost: h\r\n\r\n"sv)).refused, 400);
 }
 
 TEST(Parse, RefusesOtherVersionsAndMethods) {
@@ -112,7 +114,7 @@ TEST(Parse, RefusesMalformedFields) {
   for (const std::string field : {"A : b", " A: b", "\tA: b", "A\t: b", ": b", "A", "A b: c", "A(: c", "X: a\r\n b",
                                   "X: a\r\n\tb", "X: a\rb", "X: \x01", "X: a\x7f", "\xc3\xa9: x"})
     EXPECT_EQ(parse_fields(field + "\r\n").refused, 400) << field;
-  EXPECT_EQ(parse_fields(std::string("X: a\0b\r\n", 8)).refused, 400);
+  EXPECT_EQ(parse_fields(std::string("X: a\0b\r\n"sv)).refused, 400);
   EXPECT_EQ(parse_fields("X: caf\xc3\xa9\r\nY:\r\n").refused, 0);
 }
 
@@ -202,7 +204,7 @@ TEST(ChunkDecoder, RefusesMalformedChunks) {
         "1\r\na\n", "1\r\nab\r\n", "1\r\na\r\r\n", "1\r\ra\r\n", "1234567890abcdef\r\n", "0\r\n\n", "0\r\n x\r\n\r\n",
         "0\r\nT: a\n\r\n", "1;a\nb\r\n", "0\r\n: x\r\n\r\n"})
     EXPECT_TRUE(decode(in, 3).malformed) << in;
-  EXPECT_TRUE(decode(std::string("1;\0\r\na\r\n", 9), 2).malformed);
+  EXPECT_TRUE(decode(std::string("1;\0\r\na\r\n"sv), 2).malformed);
 }
 
 TEST(ChunkDecoder, BoundsWhatIsNotBody) {

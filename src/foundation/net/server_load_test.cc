@@ -48,8 +48,8 @@ class Growth {
 };
 
 TEST(ServerLoad, TakesLongBodiesInConstantMemory) {
-  TestServer test;
   Growth growth;
+  TestServer test;
   test.service.on_admit = [&](const Head&) {
     return run(Place::worker, kMany, [&](Request& request) {
       std::vector<std::byte> piece(kPieceBytes);
@@ -75,8 +75,8 @@ TEST(ServerLoad, TakesLongBodiesInConstantMemory) {
 }
 
 TEST(ServerLoad, GivesLongBodiesInConstantMemory) {
-  TestServer test;
   Growth growth;
+  TestServer test;
   test.service.on_admit = [&](const Head& head) {
     return run(Place::here, 0, [&, sized = head.path == "/sized"](Request&) {
       Response response;
@@ -106,8 +106,8 @@ TEST(ServerLoad, GivesLongBodiesInConstantMemory) {
 }
 
 TEST(ServerLoad, ASlowReaderHoldsBackTheSource) {
-  TestServer test;
   std::atomic<std::uint64_t> made{0};
+  TestServer test;
   test.service.on_admit = [&](const Head&) {
     return run(Place::worker, 0, [&](Request&) {
       Response response;
@@ -156,8 +156,8 @@ TEST(ServerLoad, ADribblingClientIsCutOff) {
   ServerLimits limits;
   limits.body_wait_us = 200'000;
   limits.body_bytes_per_second_min = 1'000'000'000;  // nothing a test sends byte by byte is fast enough
-  TestServer test(limits);
   std::atomic<bool> failed{false};
+  TestServer test(limits);
   test.service.on_admit = [&](const Head&) {
     return run(Place::worker, kMany, [&](Request& request) {
       std::byte piece[16];

@@ -137,8 +137,8 @@ TEST(Server, SendsContinueOnlyToThoseAdmitted) {
 }
 
 TEST(Server, CompressesLongJsonForThoseWhoTakeIt) {
-  TestServer test;
   const std::string body = "[" + std::string(5000, '1') + "]";
+  TestServer test;
   test.service.on_admit = [&](const Head& head) {
     return run(Place::worker, 0, [&, small = head.path == "/small"](Request&) {
       return text_response(200, small ? "{}" : body, "application/json");
@@ -327,10 +327,10 @@ TEST(Server, CutsOffSlowBodies) {
 TEST(Server, CutsOffSlowReaders) {
   ServerLimits limits;
   limits.body_wait_us = 100'000;
-  TestServer test(limits);
   std::atomic<int> status{0};
   Latch finished;
   finished.open();
+  TestServer test(limits);
   test.service.on_finished = [&](const Head&, int s) { status = s, finished.pass(); };
   test.service.on_admit = [](const Head&) {
     return run(Place::worker, 0, [](Request&) {
@@ -364,8 +364,8 @@ TEST(Server, RefusesConnectionsPastItsLimit) {
 TEST(Server, RefusesRequestsPastItsLimit) {
   ServerLimits limits;
   limits.requests_max = 2;
-  TestServer test(limits);
   Latch latch;
+  TestServer test(limits);
   test.service.on_admit = [&](const Head&) {
     return run(Place::worker, 0, [&](Request&) { return latch.pass(), text_response(200, "ok"); });
   };
@@ -385,8 +385,8 @@ TEST(Server, RefusesRequestsPastItsLimit) {
 }
 
 TEST(Server, DrainsWhatWasAccepted) {
-  TestServer test;
   Latch latch;
+  TestServer test;
   test.service.on_admit = [&](const Head&) {
     return run(Place::worker, 0, [&](Request&) { return latch.pass(), text_response(200, "done"); });
   };
