@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "governance/audit/audit_log.h"
 
+#include <fstream>
 #include <thread>
 
 #include <fmt/format.h>
@@ -264,6 +265,17 @@ TEST(AuditRecord, HasTheBytesOfTheFormat) {
 TEST(AuditRecord, DistinguishesWhatOnlyDiffersInWhereFieldsEnd) {
   const Record a{0, 0, "ab", "c", "", "", "", {}, ""}, b{0, 0, "a", "bc", "", "", "", {}, ""};
   EXPECT_NE(encode(a), encode(b));
+}
+
+// A proof that was given out stays good.
+TEST(AuditProof, AcceptsOneOfVersion1) {
+  std::ifstream file(FALAJ_TESTDATA "/audit_proof_fuzz/inclusion_v1.json");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const auto proved = check_proof(parse_json(text));
+  EXPECT_EQ(proved.record.sequence, 3);
+  EXPECT_EQ(proved.record.effects.size(), 1u);
+  EXPECT_EQ(proved.head.head.size, 5);
+  EXPECT_EQ(proved.key, make_test_signer().public_key());
 }
 
 TEST(AuditProof, RefusesWhatIsNoProof) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "foundation/base/error.h"
-#include "foundation/base/shape.h"
+#include "governance/audit/json_form.h"
 
 namespace falaj::audit {
 
@@ -12,24 +12,6 @@ namespace {
 
 constexpr std::uint8_t kRecordVersion = 1;
 constexpr std::string_view kHeadPurpose = "falaj audit head 1";
-
-// How a record and a head look in JSON.
-struct JsonEffect {
-  std::string resource;
-  std::optional<std::string> before, after;
-};
-struct JsonRecord {
-  std::int64_t sequence = 0, unix_us = 0;
-  std::string actor, verb, resource, request_id, outcome;
-  std::vector<JsonEffect> effects;
-  std::string details;
-};
-struct JsonHead {
-  std::int64_t size = 0;
-  std::string root;
-  std::int64_t unix_us = 0;
-  std::string signature;
-};
 
 template <std::size_t N>
 std::array<std::byte, N> fixed(BytesView bytes, const char* what) {
@@ -56,48 +38,6 @@ Bytes message(const Head& head) {
 }
 
 }  // namespace
-}  // namespace falaj::audit
-
-namespace falaj {
-
-constexpr auto kAnyLength = std::numeric_limits<std::int64_t>::max();
-template <>
-struct Shape<audit::JsonEffect> {
-  using T = audit::JsonEffect;
-  static constexpr std::string_view name = "AuditEffect";
-  static constexpr auto fields =
-      std::make_tuple(field("resource", &T::resource, "What changed.").required(),
-                      field("before", &T::before, "Digest of it before; absent: it was not there."),
-                      field("after", &T::after, "Digest of it after; absent: it is gone."));
-};
-template <>
-struct Shape<audit::JsonRecord> {
-  using T = audit::JsonRecord;
-  static constexpr std::string_view name = "AuditRecord";
-  static constexpr auto fields =
-      std::make_tuple(field("sequence", &T::sequence, "Position in the log.").required().range(0, kAnyLength),
-                      field("unix_us", &T::unix_us, "When, in microseconds since 1970.").required(),
-                      field("actor", &T::actor, "Who.").required(), field("verb", &T::verb, "Did what.").required(),
-                      field("resource", &T::resource, "To which thing.").required(),
-                      field("request_id", &T::request_id, "Under which API call.").required(),
-                      field("outcome", &T::outcome, "How it ended.").required(),
-                      field("effects", &T::effects, "What changed by it.").required(),
-                      field("details", &T::details, "More, as JSON text.").required().length(0, kAnyLength));
-};
-template <>
-struct Shape<audit::JsonHead> {
-  using T = audit::JsonHead;
-  static constexpr std::string_view name = "AuditHead";
-  static constexpr auto fields =
-      std::make_tuple(field("size", &T::size, "Records in the log.").required().range(0, kAnyLength),
-                      field("root", &T::root, "Root of the Merkle tree over them.").required(),
-                      field("unix_us", &T::unix_us, "Time of the newest.").required(),
-                      field("signature", &T::signature, "Ed25519 over the three.").required());
-};
-
-}  // namespace falaj
-
-namespace falaj::audit {
 
 Bytes encode_effects(std::span<const sql::Effect> effects) {
   ByteWriter out;
@@ -146,14 +86,14 @@ Bytes encode(const Record& record) {
 }
 
 json::object to_json(const Record& record) {
-  JsonRecord out{record.sequence,   record.unix_us, record.actor, record.verb,   record.resource,
+  RecordJson out{record.sequence,   record.unix_us, record.actor, record.verb,   record.resource,
                  record.request_id, record.outcome, {},           record.details};
   for (const auto& e : record.effects) out.effects.push_back({e.resource, hex(e.before), hex(e.after)});
   return falaj::encode(out).as_object();
 }
 
 Record record_from_json(const json::value& value) {
-  auto in = decode<JsonRecord>(value, "read audit record");
+  auto in = decode<RecordJson>(value, "read audit record");
   Record record{in.sequence,
                 in.unix_us,
                 std::move(in.actor),
@@ -174,12 +114,12 @@ bool is_genuine(const SignedHead& head, const crypto::PublicKey& key) {
 }
 
 json::object to_json(const SignedHead& head) {
-  return falaj::encode(JsonHead{head.head.size, head.head.root.hex(), head.head.unix_us, to_hex(head.signature)})
+  return falaj::encode(HeadJson{head.head.size, head.head.root.hex(), head.head.unix_us, to_hex(head.signature)})
       .as_object();
 }
 
 SignedHead head_from_json(const json::value& value) {
-  const auto in = decode<JsonHead>(value, "read audit head");
+  const auto in = decode<HeadJson>(value, "read audit head");
   return {{in.size, Digest::parse(in.root), in.unix_us}, parse_signature(from_hex(in.signature))};
 }
 

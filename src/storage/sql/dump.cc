@@ -140,11 +140,12 @@ class Loader final : public TableSink {
 }  // namespace
 
 void dump(Connection& connection, TableSink& into) {
-  for (const auto& [table, key, refers_to] : in_order(connection.catalog())) {
+  for (const auto& entry : in_order(connection.catalog())) {
+    const auto& table = entry.table;
     into.table(table);
     std::vector<Value> values(table.columns.size());
     auto text = fmt::format("SELECT {} FROM {}", joined(names_of(table)), quoted(table.name));
-    if (!key.empty()) text += " ORDER BY " + joined(key);
+    if (!entry.key.empty()) text += " ORDER BY " + joined(entry.key);
     connection.stream(text, [&](const Row& row) {
       for (std::size_t i = 0; i < values.size(); ++i)
         values[i] = value_of(row, static_cast<int>(i), table.columns[i].kind);
