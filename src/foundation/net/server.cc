@@ -187,12 +187,12 @@ void Server::Rep::on_every_session(void (Session::*act)()) {
 }
 
 bool Server::Rep::wait_for_none(std::optional<microseconds> at_most) {
-  const auto until = std::chrono::steady_clock::now() + at_most.value_or(microseconds(0));
+  const auto until = shared.clock.now() + at_most.value_or(microseconds(0));
   Lock lock(shared.mu);
   while (shared.connections > 0) {
     if (!at_most)
       lock.wait(shared.none_left);
-    else if (lock.wait_for(shared.none_left, until - std::chrono::steady_clock::now()) == std::cv_status::timeout)
+    else if (lock.wait_for(shared.none_left, until - shared.clock.now()) == std::cv_status::timeout)
       break;
   }
   return shared.connections == 0;

@@ -205,15 +205,18 @@ TEST(ServerLoad, ServesBeside5000IdleConnections) {
 
   TestServer test;
   test.service.on_admit = [](const Head&) {
-    return run(Place::here, 0, [](Request&) { return text_response(200, "ok"); });
+    return run(Place::here, 1 << 20, [](Request& request) { return text_response(200, request.body.read_all()); });
   };
   Growth growth;
   std::vector<RawConnection> idle;
   idle.reserve(kIdle);
+  const std::string big =
+      "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n" + std::string(200'000, 'x');
   for (std::size_t i = 0; i < kIdle; ++i) {
     idle.push_back(test.connect());
     if (i % 3 == 0) idle.back().send("GET / HT");  // a head that never ends
     if (i % 3 == 1) idle.back().ask(get("/"));     // between requests
+    if (i % 15 == 2) idle.back().ask(big);         // after a request that took memory
   }
   std::atomic<int> right{0};
   std::vector<std::thread> honest;

@@ -257,15 +257,18 @@ TEST(Server, KeepsTheConnectionAfterARefusalWithAShortBody) {
   EXPECT_EQ(answer.headers.at("connection"), "close");
 }
 
-TEST(Server, AnswersAFailedHandler) {
+TEST(Server, AnswersAFailedHandlerOrAdmission) {
   TestServer test;
-  test.service.on_admit = [](const Head&) {
+  test.service.on_admit = [](const Head& head) {
+    if (head.path == "/admit") throw Error(Code::internal, "secret");
     return run(Place::worker, 0, [](Request&) -> Response { throw Error(Code::internal, "secret"); });
   };
   auto c = test.connect();
-  const auto answer = c.ask(get("/"));
-  EXPECT_EQ(answer.status, 500);
-  EXPECT_EQ(answer.body.find("secret"), std::string::npos);
+  for (const auto* path : {"/", "/admit"}) {
+    const auto answer = c.ask(get(path));
+    EXPECT_EQ(answer.status, 500);
+    EXPECT_EQ(answer.body.find("secret"), std::string::npos);
+  }
 }
 
 TEST(Server, SpeaksToOldClients) {

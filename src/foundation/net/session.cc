@@ -17,11 +17,13 @@ constexpr std::size_t kInboxBytes = 4 * 1024;
 constexpr std::size_t kChunkedReadBytes = 64 * 1024;
 constexpr std::size_t kJoinBytesMax = 16 * 1024;    // shorter bodies are sent in one buffer with their head
 constexpr std::uint64_t kDropBytesMax = 64 * 1024;  // rather than close, read and drop this much of an unwanted body
+constexpr std::size_t kKeptBytesMax = 8 * 1024;     // of each buffer, between requests
+constexpr std::size_t kKeptEntriesMax = 32;         // of parameters and fields
 constexpr std::int64_t kLingerUs = 1'000'000;
 constexpr int kClientGone = 499;  // in the access log only: nobody was there to answer
 
 Patience full_patience(const ServerLimits& limits) {
-  return {limits.body_wait_us, limits.body_wait_us, limits.body_bytes_per_second_min};
+  return {limits.body_wait_us, limits.body_wait_us, std::max<std::int64_t>(1, limits.body_bytes_per_second_min)};
 }
 
 // Counts a request in flight; `full` when it is one too many.
@@ -60,6 +62,10 @@ asio::mutable_buffer Inbox::space(std::size_t wanted) {
     capacity_ = more;
   }
   return {bytes_.get() + end_, capacity_ - end_};
+}
+
+void Inbox::shrink() {
+  if (empty() && capacity_ > kKeptBytesMax) *this = {};
 }
 
 Session::Session(Socket socket, std::shared_ptr<asio::ssl::context> tls, std::string address, Shared& shared,
@@ -147,7 +153,19 @@ Task<bool> Session::read_head() {
   }
 }
 
+// A connection that once carried much and is now idle must not hold the memory for it. (Assigning an empty string would
+// keep the old one's memory; exchanging it does not.)
+void Session::release_memory() {
+  if (body_text_.capacity() > kKeptBytesMax) std::exchange(body_text_, {});
+  if (out_.capacity() > kKeptBytesMax) std::exchange(out_, {});
+  if (head_.query.capacity() > kKeptEntriesMax) std::exchange(head_.query, {});
+  if (head_.headers.size() > kKeptEntriesMax) std::exchange(head_.headers, {});
+  std::exchange(response_, {});
+  inbox_.shrink();
+}
+
 Task<Session::Next> Session::exchange() {
+  release_memory();
   started_us_ = 0;
   sent_ = 0;
   expired_ = false;
@@ -191,11 +209,22 @@ Task<Session::Next> Session::exchange() {
     shared_.probe.refused_host.Increment();
     admission.refusal = std::move(misnamed);
   } else {
-    admission = shared_.service.admit(head_);
+    admission = admit();
   }
   const auto next = co_await answer(admission);
   shared_.probe.bytes_in.Increment(static_cast<double>(body_.received));
   co_return next;
+}
+
+Admission Session::admit() noexcept {
+  try {
+    return shared_.service.admit(head_);
+  } catch (const std::exception& error) {
+    log::error("admission_failed", {{"path", head_.path}, {"what", error.what()}});
+    Admission failed;
+    failed.refusal = refusal(500, Code::internal, "internal error");
+    return failed;
+  }
 }
 
 std::optional<Response> Session::check_names() {
@@ -426,7 +455,6 @@ Task<Session::Next> Session::respond() {
   bool sent = co_await send(out_, rest);
   if (sent && !bare && stream) sent = co_await send_stream(*stream);
   const auto next = finish(response_.status, !sent ? Next::close : close ? Next::linger : Next::keep);
-  response_ = {};
   if (next != Next::keep || body_.ended) co_return next;
   co_return co_await drop_rest_of_body();
 }

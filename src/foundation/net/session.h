@@ -70,6 +70,7 @@ class Inbox {
   }
   asio::mutable_buffer space(std::size_t wanted);  // at least one byte, usually `wanted`
   void commit(std::size_t n) { end_ += n; }
+  void shrink();  // gives back what an empty one need not hold
 
  private:
   std::unique_ptr<char[]> bytes_;
@@ -125,10 +126,12 @@ class Session {
   Task<void> linger();
 
   Next finish(int status, Next next);
+  Admission admit() noexcept;
   Response call(const Admission& admission, BodyReader& body) noexcept;
   Response refusal(int status, Code code, std::string_view why);
   Response trouble_response();
   std::optional<Response> check_names();
+  void release_memory();
   void fail_pipe();
   void wake();
 

@@ -74,6 +74,7 @@ std::string RawConnection::take(std::size_t bytes) {
   }
   auto out = pending_.substr(0, bytes);
   pending_.erase(0, out.size());
+  if (pending_.empty()) std::string().swap(pending_);
   return out;
 }
 std::string RawConnection::take_line() {
