@@ -117,6 +117,7 @@ void hkdf_sha256(BytesView key, BytesView salt, std::initializer_list<BytesView>
   OPENSSL_cleanse(&block, sizeof block);
 }
 
+Digest hmac_sha256(BytesView key, BytesView bytes) { return hmac_sha256(key, {bytes}); }
 Digest hmac_sha256(const Key& key, BytesView bytes) { return hmac_sha256(key.view(), {bytes}); }
 
 Key derive(const Key& key, BytesView salt, std::string_view purpose) {

@@ -36,6 +36,7 @@ class Key {
 };
 
 Digest hmac_sha256(const Key& key, BytesView bytes);
+Digest hmac_sha256(BytesView key, BytesView bytes);  // for protocols whose keys have other lengths
 // HKDF-SHA256: one key for each purpose from one key.
 Key derive(const Key& key, BytesView salt, std::string_view purpose);
 

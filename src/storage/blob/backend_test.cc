@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "foundation/base/testing.h"
 #include "foundation/sys/files.h"
 #include "foundation/sys/sim_files.h"
 #include "storage/blob/backend_contract.h"

@@ -154,7 +154,8 @@ void deduplication() {
     const Stored stored = store.put(kTenant, parts_of(std::move(parts)));
     return static_cast<double>(stored.new_bytes) / static_cast<double>(stored.info.size);
   };
-  const double appended = share({content, more}), inserted = share({half, more, rest});
+  const Bytes other = random_bytes(more.size(), 6);
+  const double appended = share({content, more}), inserted = share({half, other, rest});
   say("1 GiB with 1 % appended: share newly stored", appended, "share", "the 1 % itself", 0.01, appended / 0.01, 3);
   say("1 GiB with 1 % inserted in the middle: share newly stored", inserted, "share", "the 1 % itself", 0.01,
       inserted / 0.01, 3);
