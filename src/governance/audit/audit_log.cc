@@ -67,25 +67,26 @@ std::optional<std::string> after_prefix(std::string prefix) {
 }
 
 // Hands the candidates among records [from, until) to `each`, newest first. Which index serves depends on the filter.
-void scan(sql::Reader& reader, const Filter& f, std::int64_t from, std::int64_t until, const sql::EachRow& each) {
+void scan(sql::Reader& reader, const Filter& f, std::int64_t from, std::int64_t until, std::int64_t rows_max,
+          const sql::EachRow& each) {
   if (!f.resource_prefix.empty()) {
     const auto above = after_prefix(f.resource_prefix);
     reader.query(
         "SELECT sequence, unix_us, actor, verb, resource, request_id, outcome, effects, details FROM audit_record"
         " WHERE resource >= ? AND (? = 0 OR resource < ?) AND sequence >= ? AND sequence < ? ORDER BY sequence DESC "
         "LIMIT ?",
-        {f.resource_prefix, std::int64_t{above ? 1 : 0}, std::string_view(above ? *above : ""), from, until, kScanStep},
+        {f.resource_prefix, std::int64_t{above ? 1 : 0}, std::string_view(above ? *above : ""), from, until, rows_max},
         each);
   } else if (!f.actor.empty()) {
     reader.query(
         "SELECT sequence, unix_us, actor, verb, resource, request_id, outcome, effects, details FROM audit_record"
         " WHERE actor = ? AND sequence >= ? AND sequence < ? ORDER BY sequence DESC LIMIT ?",
-        {f.actor, from, until, kScanStep}, each);
+        {f.actor, from, until, rows_max}, each);
   } else {
     reader.query(
         "SELECT sequence, unix_us, actor, verb, resource, request_id, outcome, effects, details FROM audit_record"
         " WHERE sequence >= ? AND sequence < ? ORDER BY sequence DESC LIMIT ?",
-        {from, until, kScanStep}, each);
+        {from, until, rows_max}, each);
   }
 }
 
@@ -180,21 +181,24 @@ Page AuditLog::log(const Filter& filter, std::optional<std::int64_t> older_than,
   limit = std::clamp<std::size_t>(limit, 1, kPageMax);
   return database_.read([&](sql::Reader& reader) {
     const auto size = stored_head(reader).head.size;
-    const auto from = first_at_or_after(reader, filter.from_us, size);
+    const auto from = filter.from_us <= 0 ? 0 : first_at_or_after(reader, filter.from_us, size);
     auto until = filter.until_us ? first_at_or_after(reader, *filter.until_us, size) : size;
     if (older_than) until = std::min(until, *older_than);
     Page page;
     // In steps, so that a filter that lets nearly all through reads little and one that lets few through ends.
-    for (std::int64_t looked = 0; looked < kScanMax && page.records.size() < limit; looked += kScanStep) {
+    const bool picky =
+        !filter.verb.empty() || !filter.outcome.empty() || (!filter.actor.empty() && !filter.resource_prefix.empty());
+    const auto step = picky ? kScanStep : static_cast<std::int64_t>(limit);
+    for (std::int64_t looked = 0; looked < kScanMax && page.records.size() < limit; looked += step) {
       std::int64_t rows = 0;
-      scan(reader, filter, from, until, [&](const sql::Row& row) {
+      scan(reader, filter, from, until, step, [&](const sql::Row& row) {
         ++rows;
         if (page.records.size() == limit) return;
         auto record = read_record(row);
         until = record.sequence;
         if (lets_through(filter, record)) page.records.push_back(std::move(record));
       });
-      if (rows < kScanStep && page.records.size() < limit) return page;
+      if (rows < step && page.records.size() < limit) return page;
     }
     if (until > from) page.older = until;
     return page;

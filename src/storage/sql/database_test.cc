@@ -23,7 +23,7 @@ constexpr Migration kThings[] = {
      "CREATE TABLE thing(id BIGINT PRIMARY KEY, name TEXT UNIQUE, size DOUBLE PRECISION, body BYTEA,"
      " CHECK (id >= 0))"},
     {2, "things",
-     "CREATE TABLE part(id BIGINT PRIMARY KEY, thing BIGINT NOT NULL REFERENCES thing(id));"
+     "CREATE TABLE part(id BIGINT PRIMARY KEY, thing BIGINT NOT NULL REFERENCES thing(id) ON DELETE CASCADE);"
      "CREATE INDEX part_thing ON part(thing)"},
 };
 
@@ -101,6 +101,28 @@ TEST_P(DatabaseContract, MapsErrorsToCodes) {
                          }),
                Code::conflict);
   EXPECT_ERROR(db->write(kAct, [](Writer& w) { w.execute("INSERT INTO nothing(id) VALUES (1)", {}); }), Code::internal);
+  EXPECT_EQ(count(*db), 1);
+}
+
+TEST_P(DatabaseContract, FollowsReferencesWhenDeleting) {
+  open();
+  db->write(kAct, [](Writer& w) {
+    put(w, 1, "a"), put(w, 2, "b");
+    w.execute("INSERT INTO part(id, thing) VALUES (10, 1), (11, 1), (12, 2)", {});
+  });
+  db->write(kAct, [](Writer& w) { EXPECT_EQ(w.execute("DELETE FROM thing WHERE id = 1", {}), 1); });
+  const auto left = db->read(
+      [](Reader& r) { return r.all("SELECT id FROM part", {}, [](const Row& row) { return row.integer(0); }); });
+  EXPECT_THAT(left, testing::ElementsAre(12));
+}
+
+TEST_P(DatabaseContract, ReturnsRowsOfAWriteThatReturnsThem) {
+  open();
+  const auto id = db->write(kAct, [](Writer& w) {
+    return w.first("INSERT INTO thing(id, name) VALUES (7, 'x') RETURNING id", {},
+                   [](const Row& row) { return row.integer(0); });
+  });
+  EXPECT_EQ(id, 7);
   EXPECT_EQ(count(*db), 1);
 }
 

@@ -237,7 +237,7 @@ GroupCommitDatabase::Ran GroupCommitDatabase::try_together(std::span<Waiting* co
     const auto why = current_error();
     end_transaction(false);
     // What failed belongs to the whole group (a deferred constraint, say): alone, the innocent succeed.
-    if (several && writer_->alive()) return Ran::again;
+    if (several && writer_ && writer_->alive()) return Ran::again;
     return fail(why);
   }
   end_transaction(committed);

@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // What only SQLite does.
+#include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
 
 #include <gtest/gtest.h>
 
 #include "foundation/base/testing.h"
+#include "foundation/sys/process.h"
 #include "storage/sql/schema.h"
 #include "storage/sql/testing.h"
 
@@ -63,6 +71,60 @@ TEST(Sqlite, SaysCorruptForAFileThatIsNoDatabase) {
   for (int i = 0; i < 1000; ++i) std::fputs("this is not a database\n", file);
   std::fclose(file);
   EXPECT_ERROR(scratch->open(metrics), Code::corrupt);
+}
+
+// Not a test by itself: what the next one starts as a process of its own. Prints each id once its write returned.
+TEST(Sqlite, DISABLED_WritesUntilKilled) {
+  Metrics metrics;
+  const auto db = open_sqlite(std::getenv("FALAJ_TEST_DATABASE"), metrics);
+  db->migrate(kThing);
+  std::atomic<std::int64_t> next = db->read([](Reader& r) {
+    return *r.first("SELECT COALESCE(MAX(id) + 1, 0) FROM thing", {}, [](const Row& row) { return row.integer(0); });
+  });
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&] {
+      while (true) {
+        const auto id = next++;
+        db->write(kAct, [&](Writer& w) { w.execute("INSERT INTO thing(id) VALUES (?)", {id}); });
+        const auto line = "id " + std::to_string(id) + "\n";
+        ASSERT_EQ(::write(STDOUT_FILENO, line.data(), line.size()), static_cast<ssize_t>(line.size()));
+      }
+    });
+  for (auto& t : threads) t.join();
+}
+
+TEST(Sqlite, LosesNothingAcknowledgedWhenItsProcessIsKilled) {
+  Metrics metrics;
+  const auto scratch = make_scratch("sqlite");
+  const auto printed = scratch->where() + ".acknowledged";
+  const auto acknowledged = [&] {
+    std::vector<std::int64_t> ids;
+    std::ifstream file(printed);
+    for (std::string line; std::getline(file, line) && !file.eof();)
+      if (line.starts_with("id ")) ids.push_back(std::stoll(line.substr(3)));
+    return ids;
+  };
+  sys::RealProcesses processes;
+  for (std::size_t round = 1; round <= 4; ++round) {
+    sys::Command command;
+    command.argv = {"/proc/self/exe", "--gtest_filter=Sqlite.DISABLED_WritesUntilKilled",
+                    "--gtest_also_run_disabled_tests"};
+    command.environment = {"FALAJ_TEST_DATABASE=" + scratch->where()};
+    command.stdout_file = printed;
+    const auto child = processes.start(command);
+    while (acknowledged().size() < round * 150)
+      ASSERT_FALSE(child->wait(std::chrono::milliseconds(5))) << "it ended by itself";
+    child->signal(SIGKILL);
+    ASSERT_TRUE(child->wait(std::chrono::seconds(10)));
+
+    const auto db = scratch->open(metrics);
+    std::set<std::int64_t> stored;
+    db->read([&](Reader& r) {
+      r.query("SELECT id FROM thing", {}, [&](const Row& row) { stored.insert(row.integer(0)); });
+    });
+    for (const auto id : acknowledged()) EXPECT_TRUE(stored.contains(id)) << id;
+  }
 }
 
 TEST(SqliteSchema, MakesAnIntegerKeyTheRowsOwn) {
