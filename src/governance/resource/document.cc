@@ -8,6 +8,7 @@ struct Envelope {
   std::string api_version, kind;
   Metadata metadata;
   json::value spec = json::object{};
+  json::value status;  // what a get says besides; not ours to read
 };
 
 namespace {
@@ -56,7 +57,8 @@ struct falaj::Shape<falaj::resource::Envelope> {
       std::make_tuple(field("apiVersion", &E::api_version, "The version of this format.").required().one_of(kVersions),
                       field("kind", &E::kind, "What it is.").required(),
                       field("metadata", &E::metadata, "Its name and place.").required(),
-                      field("spec", &E::spec, "What is declared; each kind has its own."));
+                      field("spec", &E::spec, "What is declared; each kind has its own."),
+                      field("status", &E::status, "What the platform says of it; left aside when applied."));
 };
 
 namespace falaj::resource {

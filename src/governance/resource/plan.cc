@@ -57,6 +57,17 @@ Step compare(sql::Reader& reader, const Declared& d) {
   return step;
 }
 
+void require_revision(const Step& step) {
+  const auto given = step.after->metadata.revision;
+  const auto current = step.before ? step.before->revision : 0;
+  if (!given || *given == current) return;
+  throw Error(Code::conflict,
+              current == 0 ? fmt::format("{}: revision {} was given but it does not exist", step.key.str(), *given)
+                           : fmt::format("{}: revision {} was given but it is at {}", step.key.str(), *given, current));
+}
+
+}  // namespace
+
 std::string_view verb_of(Outcome outcome) {
   switch (outcome) {
     case Outcome::created:
@@ -70,17 +81,6 @@ std::string_view verb_of(Outcome outcome) {
   }
   return "update";
 }
-
-void require_revision(const Step& step) {
-  const auto given = step.after->metadata.revision;
-  const auto current = step.before ? step.before->revision : 0;
-  if (!given || *given == current) return;
-  throw Error(Code::conflict,
-              current == 0 ? fmt::format("{}: revision {} was given but it does not exist", step.key.str(), *given)
-                           : fmt::format("{}: revision {} was given but it is at {}", step.key.str(), *given, current));
-}
-
-}  // namespace
 
 std::string_view name(Outcome outcome) {
   switch (outcome) {

@@ -12,6 +12,8 @@
 
 namespace falaj::resource {
 
+std::string_view verb_of(Outcome outcome);  // "create", ...; "read" for what stays as it is
+
 struct Declared {
   const Document* document;
   const Kind* kind;

@@ -81,6 +81,11 @@ Digest Resource::digest() const { return crypto::sha256(canonical(body())); }
 json::value Stored::json() const {
   auto out = resource.body();
   out.as_object()["metadata"].as_object()["revision"] = revision;
+  out.as_object()["status"] = {{"revision", revision},
+                               {"digest", digest.hex()},
+                               {"created_us", created_us},
+                               {"updated_us", at_us},
+                               {"updated_by", actor}};
   return out;
 }
 

@@ -53,10 +53,12 @@ struct Stored {
   Resource resource;
   std::int64_t revision = 0;
   Digest digest;
-  std::int64_t at_us = 0;  // when this revision was made
-  std::string actor;       // by whom
+  std::int64_t created_us = 0;  // when the resource was made
+  std::int64_t at_us = 0;       // when this revision was
+  std::string actor;            // and by whom
 
-  json::value json() const;  // the envelope with its revision, as people and clients see it
+  // The envelope with its revision and a status, as people and clients see it. It can be changed and applied again.
+  json::value json() const;
 };
 
 // One entry of a resource's history; no resource = it was deleted.

@@ -35,9 +35,13 @@ iam::Scope common_scope(std::span<const Step> steps) {
   return out;
 }
 
+// One change is recorded as what it is ("zone.update"), several under `verb`.
 sql::Act completed(sql::Act act, std::string_view verb, std::span<const Step> steps) {
-  if (act.verb.empty()) act.verb = verb;
-  if (act.resource.empty()) act.resource = common_scope(steps).str();
+  std::vector<Step> changing;
+  std::copy_if(steps.begin(), steps.end(), std::back_inserter(changing),
+               [](const Step& s) { return s.outcome != Outcome::unchanged; });
+  if (act.verb.empty()) act.verb = changing.size() == 1 ? changing[0].kind->action(verb_of(changing[0].outcome)) : verb;
+  if (act.resource.empty()) act.resource = common_scope(changing).str();
   return act;
 }
 

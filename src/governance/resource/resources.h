@@ -57,7 +57,8 @@ class Resources {
   // What apply would change, checked in every way apply checks it. Tenants before projects, and so on.
   std::vector<Change> plan(std::span<const Document> documents, const Authorise& authorise);
   // Declares them: what is not there is created, what differs is updated, what is the same is left alone; when nothing
-  // differs nothing is written. `act` needs actor and request_id; verb and resource are filled in when empty.
+  // differs nothing is written. `act` needs actor and request_id; verb and resource are filled in when empty:
+  // what happened to which resource, or "resource.apply" and the narrowest scope of several.
   std::vector<Change> apply(sql::Act act, std::span<const Document> documents, const Authorise& authorise);
   // Refused with conflict when something that stays needs one of them, naming it.
   std::vector<Change> remove(sql::Act act, std::span<const Key> keys, const Authorise& authorise);

@@ -296,7 +296,11 @@ TEST_P(ResourcesTest, AGivenRevisionMustBeTheCurrentOne) {
                 .revision,
             1);
   // What get gives can be changed and applied again.
-  EXPECT_EQ(f.apply(to_yaml(f.resources.get({"Zone", "", "", "eu"}).json())).at(0).outcome, Outcome::unchanged);
+  auto got = f.resources.get({"Zone", "", "", "eu"}).json();
+  EXPECT_EQ(got.at("status").at("updated_by"), "user/test");
+  EXPECT_EQ(f.apply(to_yaml(got)).at(0).outcome, Outcome::unchanged);
+  got.at("spec").at("residency") = "FR";
+  EXPECT_EQ(f.apply(to_yaml(got)).at(0).diff, std::vector<std::string>{"~ spec.residency: DE -> FR"});
 }
 
 TEST_P(ResourcesTest, OfManyWhoChangeTheSameRevisionOneWins) {
@@ -374,6 +378,43 @@ TEST_P(ResourcesTest, ListsPageByPageWhatMatchesAndMayBeRead) {
   options = {};
   options.limit = 1001;
   EXPECT_ERROR(f.resources.list("Group", options, ResourcesFixture::anything), Code::invalid);
+}
+
+// Remembers what it was told.
+class Recorder final : public sql::Ledger {
+ public:
+  void append(sql::Writer&, const sql::Act& act, std::span<const sql::Effect> effects) override {
+    acts.push_back(act);
+    last.assign(effects.begin(), effects.end());
+  }
+  void seal(sql::Writer&) override {}
+  void committed(bool) override {}
+  std::vector<sql::Act> acts;
+  std::vector<sql::Effect> last;
+};
+
+TEST_P(ResourcesTest, IsRecordedAsOneActWithAnEffectForEachChange) {
+  Recorder ledger;
+  f.database->set_ledger(ledger);
+  f.apply(kBase);
+  ASSERT_EQ(ledger.acts.size(), 1U);
+  EXPECT_EQ(ledger.acts[0].verb, "resource.apply");
+  EXPECT_EQ(ledger.acts[0].resource, "/");
+  ASSERT_EQ(ledger.last.size(), 4U);
+  EXPECT_EQ(ledger.last[3].resource, "/t/acme/p/flights");
+  EXPECT_FALSE(ledger.last[3].before);
+  const auto project = f.resources.get({"Project", "acme", "", "flights"});
+  EXPECT_EQ(ledger.last[3].after, project.digest);
+
+  f.apply(std::string(kBase) +
+          "---\n{apiVersion: falaj/v1, kind: Group, metadata: {tenant: acme, name: ml}, spec: {}}");
+  EXPECT_EQ(ledger.acts.back().verb, "group.create");
+  EXPECT_EQ(ledger.acts.back().resource, "/t/acme/group/ml");
+  f.remove({"Project", "acme", "", "flights"});
+  EXPECT_EQ(ledger.acts.back().verb, "project.delete");
+  EXPECT_EQ(ledger.last.at(0).before, project.digest);
+  EXPECT_FALSE(ledger.last.at(0).after);
+  EXPECT_EQ(ledger.acts.size(), 3U);
 }
 
 std::string read_file(const std::filesystem::path& path) {

@@ -15,8 +15,9 @@ constexpr std::array kMigrations = {sql::Migration{1, "resource", R"(
     revision BIGINT NOT NULL,
     body TEXT NOT NULL,
     digest BYTEA NOT NULL,
-    actor TEXT NOT NULL,
+    created_us BIGINT NOT NULL,
     at_us BIGINT NOT NULL,
+    actor TEXT NOT NULL,
     PRIMARY KEY (kind, tenant, project, name));
   CREATE TABLE resource_revision (
     kind TEXT NOT NULL,
@@ -44,7 +45,8 @@ constexpr std::array kMigrations = {sql::Migration{1, "resource", R"(
 )"}};
 
 Stored read_stored(const sql::Row& row) {
-  return {read_body(row.text(0)), row.integer(1), row.digest(2), row.integer(3), std::string(row.text(4))};
+  return {read_body(row.text(0)), row.integer(1), row.digest(2),
+          row.integer(3),         row.integer(4), std::string(row.text(5))};
 }
 
 Revision read_revision(const sql::Row& row) {
@@ -71,7 +73,8 @@ std::span<const sql::Migration> migrations() { return kMigrations; }
 
 std::optional<Stored> find(sql::Reader& reader, const Key& key) {
   return reader.first(
-      "SELECT body, revision, digest, at_us, actor FROM resource WHERE kind = ? AND tenant = ? AND project = ? AND "
+      "SELECT body, revision, digest, created_us, at_us, actor FROM resource WHERE kind = ? AND tenant = ? AND project "
+      "= ? AND "
       "name = ?",
       {key.kind, key.tenant, key.project, key.name}, read_stored);
 }
@@ -80,16 +83,17 @@ std::vector<Stored> page(sql::Reader& reader, std::string_view kind, std::string
                          const Key& after, std::int64_t most) {
   if (!project.empty())
     return reader.all(
-        "SELECT body, revision, digest, at_us, actor FROM resource WHERE kind = ? AND tenant = ? AND project = ? "
+        "SELECT body, revision, digest, created_us, at_us, actor FROM resource WHERE kind = ? AND tenant = ? AND "
+        "project = ? "
         "AND (tenant, project, name) > (?, ?, ?) ORDER BY tenant, project, name LIMIT ?",
         {kind, tenant, project, after.tenant, after.project, after.name, most}, read_stored);
   if (!tenant.empty())
     return reader.all(
-        "SELECT body, revision, digest, at_us, actor FROM resource WHERE kind = ? AND tenant = ? "
+        "SELECT body, revision, digest, created_us, at_us, actor FROM resource WHERE kind = ? AND tenant = ? "
         "AND (tenant, project, name) > (?, ?, ?) ORDER BY tenant, project, name LIMIT ?",
         {kind, tenant, after.tenant, after.project, after.name, most}, read_stored);
   return reader.all(
-      "SELECT body, revision, digest, at_us, actor FROM resource WHERE kind = ? "
+      "SELECT body, revision, digest, created_us, at_us, actor FROM resource WHERE kind = ? "
       "AND (tenant, project, name) > (?, ?, ?) ORDER BY tenant, project, name LIMIT ?",
       {kind, after.tenant, after.project, after.name, most}, read_stored);
 }
@@ -131,9 +135,9 @@ std::int64_t put(sql::Writer& writer, const Resource& resource, std::span<const 
           {revision, body, digest.view(), actor, at_us, key.kind, key.tenant, key.project, key.name}) == 1;
   if (!existed)
     writer.execute(
-        "INSERT INTO resource (kind, tenant, project, name, revision, body, digest, actor, at_us) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        {key.kind, key.tenant, key.project, key.name, revision, body, digest.view(), actor, at_us});
+        "INSERT INTO resource (kind, tenant, project, name, revision, body, digest, created_us, at_us, actor) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        {key.kind, key.tenant, key.project, key.name, revision, body, digest.view(), at_us, at_us, actor});
   writer.execute(
       "INSERT INTO resource_revision (kind, tenant, project, name, revision, verb, body, digest, actor, at_us) "
       "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
