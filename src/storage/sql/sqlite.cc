@@ -65,7 +65,7 @@ Code code_of(int result) {
 
 class SqliteRow final : public Row {
  public:
-  explicit SqliteRow(sqlite3_stmt* statement) : statement_(statement) {}
+  explicit SqliteRow(sqlite3_stmt* statement) : statement_(statement), columns_(sqlite3_column_count(statement)) {}
   bool is_null(int column) const override { return type(column) == SQLITE_NULL; }
   std::int64_t integer(int column) const override {
     expect(column, SQLITE_INTEGER, "an integer");
@@ -88,7 +88,7 @@ class SqliteRow final : public Row {
 
  private:
   int type(int column) const {
-    if (column < 0 || column >= sqlite3_column_count(statement_))
+    if (column < 0 || column >= columns_)
       throw Error(Code::internal, fmt::format("no such column in this row: {}", column));
     return sqlite3_column_type(statement_, column);
   }
@@ -96,6 +96,7 @@ class SqliteRow final : public Row {
     if (type(column) != wanted) throw Error(Code::internal, fmt::format("column {} does not hold {}", column, what));
   }
   sqlite3_stmt* statement_;
+  const int columns_;
 };
 
 // A prepared statement. `busy` while its rows are being handed out.
