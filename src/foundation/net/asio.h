@@ -19,7 +19,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #if !defined(__clang__)
-// g++ 12 pairs the frame's own operator delete with the global new it does not use (GCC bug 109224).
+// g++ 12 pairs the frame's own operator delete with the global new it does not use.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 #endif
 
