@@ -168,8 +168,9 @@ void bench_small_reads() {
          0.8);
 }
 
-// One thread sends pieces through a loopback socket, another receives them: what the kernel allows.
-double raw_copy_mb_per_second(std::uint64_t bytes, const sys::Clock& clock) {
+// One thread sends pieces through a loopback socket, another receives them. `buffer`: what each end of the socket
+// holds; 0 leaves it to the kernel, which lets it grow past the processor's caches.
+double raw_copy_mb_per_second(std::uint64_t bytes, const sys::Clock& clock, int buffer) {
   const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in at{};
   at.sin_family = AF_INET;
@@ -178,7 +179,9 @@ double raw_copy_mb_per_second(std::uint64_t bytes, const sys::Clock& clock) {
   CHECK(::bind(listener, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0 && ::listen(listener, 1) == 0 &&
             ::getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size) == 0,
         "cannot listen");
+  if (buffer > 0) ::setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
   RawConnection sender(ntohs(at.sin_port));
+  if (buffer > 0) ::setsockopt(sender.descriptor(), SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
   const int receiver = ::accept(listener, nullptr, nullptr);
   const auto start = clock.now();
   std::thread sending([&] {
@@ -272,11 +275,19 @@ void bench_streams(std::uint64_t bytes) {
     void add(const Cost& c) { rate.push_back(c.mb_per_second), efficiency.push_back(c.mb_per_cpu_second); }
   } raw, up, down;
   for (int i = 0; i < rounds; ++i) {
-    raw.add(cost_of(bytes, [&] { return raw_copy_mb_per_second(bytes, server.clock); }));
+    // The limit is the best of several: with buffers of the kernel's own choosing a plain copy can be beaten.
+    Cost best{};
+    for (const int buffer : {0, 64 << 10, 512 << 10}) {
+      const auto cost = cost_of(bytes, [&] { return raw_copy_mb_per_second(bytes, server.clock, buffer); });
+      best.mb_per_second = std::max(best.mb_per_second, cost.mb_per_second);
+      best.mb_per_cpu_second = std::max(best.mb_per_cpu_second, cost.mb_per_cpu_second);
+    }
+    raw.add(best);
     up.add(cost_of(bytes, [&] { return upload_mb_per_second(server, bytes); }));
     down.add(cost_of(bytes, [&] { return download_mb_per_second(server, bytes); }));
   }
-  const std::string against = "send and recv over a loopback socket", of = fmt::format("of {} MiB", bytes >> 20);
+  const std::string against = "send and recv over a loopback socket, best of three buffer sizes",
+                    of = fmt::format("of {} MiB", bytes >> 20);
   report("upload " + of, up.rate, "MB/s", against, raw.rate, 0.5);
   report("download " + of, down.rate, "MB/s", against, raw.rate, 0.5);
   report("upload " + of + ", by processor time", up.efficiency, "MB/cpu s", against, raw.efficiency, 0.5);
