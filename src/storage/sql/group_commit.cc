@@ -17,7 +17,7 @@ namespace {
 
 constexpr sys::Micros kReconnectWaitMin = std::chrono::milliseconds(20);
 constexpr sys::Micros kReconnectWaitMax = std::chrono::seconds(2);
-constexpr sys::Micros kGatherMax = std::chrono::milliseconds(2);
+constexpr sys::Micros kGatherMax = std::chrono::milliseconds(5);
 constexpr sys::Micros kFindOutWhileStoppingMax = std::chrono::seconds(10);
 
 // Whose writer this thread is.
