@@ -3,6 +3,7 @@
 # allows it and nothing else of ours, and one program that proves it (the whole archive with only those).
 #   x.cc x.h       the library            x_test.cc   into one test program of the directory
 #   testing.cc .h  test support, linked into the tests of this directory and of those above it
+#   main.cc        left to the directory's own CMakeLists.txt
 #   x_bench.cc     one benchmark program  x_fuzz.cc   one libFuzzer program, seeded from testdata/x_fuzz/
 
 set(FALAJ_DIRECTORIES)
@@ -38,7 +39,7 @@ function(falaj_module)
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
   list(FILTER support INCLUDE REGEX "/testing\\.cc$")
-  list(FILTER sources EXCLUDE REGEX "(_test|_bench|_fuzz|/testing)\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "(_test|_bench|_fuzz|/testing|/main)\\.cc$")
 
   set(below)
   set(below_support)

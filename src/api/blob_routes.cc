@@ -44,7 +44,7 @@ struct Scrubbed {
 };
 struct KeyRow {
   std::string level, zone, tenant, state;
-  std::int64_t version = 0, created_us = 0;
+  std::int64_t version = 0;
 };
 struct RotateRequest {
   std::string level, zone, tenant;
@@ -125,7 +125,7 @@ struct Shape<KeyRow> {
   static constexpr std::string_view name = "Key";
   static constexpr auto fields = std::make_tuple(
       field("level", &KeyRow::level, "zone, tenant or address."), field("zone", &KeyRow::zone, "Its zone."), field("tenant", &KeyRow::tenant, "Its tenant."),
-      field("version", &KeyRow::version, "Its version."), field("state", &KeyRow::state, "newest, or readable."), field("created_us", &KeyRow::created_us, "When it was made."));
+      field("version", &KeyRow::version, "Its version."), field("state", &KeyRow::state, "active, retired or destroyed."));
 };
 template <>
 struct Shape<RotateRequest> {
@@ -311,7 +311,7 @@ void add_keys(Routes& routes, Platform& platform) {
                                     [&platform](Call&, const Nothing&) {
                                       Page<KeyRow> page;
                                       for (const auto& k : platform.keys.list())
-                                        page.items.push_back({k.level, k.zone, k.tenant, k.newest ? "newest" : "readable", std::int64_t{k.version}, k.created_us});
+                                        page.items.push_back({k.level, k.zone, k.tenant, k.state, std::int64_t{k.version}});
                                       return page;
                                     });
   routes.add<RotateRequest, RotatedKey>({Method::post, "/v1/keys/rotate", Permission::of("key.rotate", "/"), kSmallBody, Audit::verb("key.rotate"), Place::worker,

@@ -39,7 +39,7 @@ json::array parameters_of(const Route& route, json::object& definitions, bool fr
 
 json::object responses_of(const Route& route, json::object& definitions) {
   json::object ok{{"description", "Done."}};
-  if (route.raw_body && !route.raw_type.empty())
+  if (!route.raw_type.empty())
     ok["content"] = json::object{{route.raw_type, json::object{}}};
   else
     ok["content"] = json::object{{"application/json", {{"schema", route.response_schema ? route.response_schema(definitions) : json::object{{"type", "object"}}}}}};

@@ -33,7 +33,7 @@ struct Platform {
   audit::AuditLog& audit;
   resource::Resources& resources;
   vault::Vault& vault;
-  vault::KeyRing& keys;
+  vault::KeyStore& keys;
   const sys::Clock& clock;
   sys::Random& random;
   Metrics& metrics;

@@ -98,6 +98,9 @@ class Routes {
   // A call with JSON in (the body; for GET and DELETE the query) and JSON out.
   template <class In, class Out, class Handler>
   void add(const Declaration& declaration, Handler handler);
+  // JSON in as for add; what the handler returns is sent as it is.
+  template <class In, class Handler>
+  void add_download(const Declaration& declaration, std::string response_type, Handler handler);
   // A call that reads or writes its body as a stream. `In` describes the query.
   template <class In, class Handler>
   void add_stream(const Declaration& declaration, std::string response_type, Handler handler);
@@ -189,6 +192,18 @@ void Routes::add(const Declaration& declaration, Handler handler) {
     } else {
       return detail::json_response(encode(static_cast<const Out&>(handler(call, in))));
     }
+  };
+  insert(std::move(route));
+}
+
+template <class In, class Handler>
+void Routes::add_download(const Declaration& declaration, std::string response_type, Handler handler) {
+  auto route = std::make_unique<Route>(declaration);
+  const Route* self = route.get();
+  route->raw_type = std::move(response_type);
+  route->request_schema = schema_of<In>;
+  route->handle = [self, handler = std::move(handler)](Call& call, net::Request& request) -> net::Response {
+    return handler(call, detail::read_input<In>(*self, call, request));
   };
   insert(std::move(route));
 }

@@ -226,7 +226,7 @@ void add_keys(CLI::App& app, Session& session) {
   key->require_subcommand(1);
   key->add_subcommand("ls", "List keys and their versions (never the keys)")->callback([&session] {
     session.output().table(session.api().get("/v1/keys").at("items").as_array(),
-                           {{"level", "level"}, {"zone", "zone"}, {"tenant", "tenant"}, {"version", "version"}, {"state", "state"}, {"created", "created_us", As::time}});
+                           {{"level", "level"}, {"zone", "zone"}, {"tenant", "tenant"}, {"version", "version"}, {"state", "state"}});
   });
   auto level = std::make_shared<std::string>();
   auto zone = std::make_shared<std::string>();

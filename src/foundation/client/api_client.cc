@@ -14,7 +14,6 @@
 namespace falaj::client {
 namespace {
 
-constexpr int kTriesMax = 4;
 constexpr std::int64_t kSlowWaitUs = 900'000'000;  // a server that verifies a large log says nothing for a while
 
 bool unreserved(char c) {
@@ -49,6 +48,7 @@ void pause(std::int64_t micros) {
 struct ApiClient::Rep {
   Target target;
   net::Client http;
+  int tries_max;
   sys::RealRandom random;
 
   std::string url_of(const std::string& path, const Query& query) const {
@@ -71,14 +71,14 @@ struct ApiClient::Rep {
     return out;
   }
   // Tries again what may be tried again, with growing random pauses.
-  json::value send(const net::ClientRequest& request, int tries_max) {
+  json::value send(const net::ClientRequest& request, int tries) {
     for (int attempt = 1;; ++attempt) {
       try {
         const auto response = http.send(request);
         if (response.status < 300) return parse_json(response.body);
         throw error_of(response);
       } catch (const Error& e) {
-        if (!(e.code() == Code::unavailable || e.code() == Code::exhausted) || attempt >= tries_max) throw;
+        if (!(e.code() == Code::unavailable || e.code() == Code::exhausted) || attempt >= tries) throw;
         const std::uint64_t most = std::uint64_t{100'000} << attempt;
         pause(static_cast<std::int64_t>(most / 2 + random.below(most / 2)));
       }
@@ -86,18 +86,18 @@ struct ApiClient::Rep {
   }
 };
 
-ApiClient::ApiClient(Target target) {
+ApiClient::ApiClient(Target target, int tries_max) {
   net::ClientOptions options;
   options.ca_file = target.ca_file;
   options.slow_wait_us = kSlowWaitUs;
-  rep_.reset(new Rep{std::move(target), net::Client(options), {}});
+  rep_.reset(new Rep{std::move(target), net::Client(options), tries_max, {}});
 }
 ApiClient::~ApiClient() = default;
 
 const Target& ApiClient::target() const { return rep_->target; }
 
 json::value ApiClient::get(const std::string& path, const Query& query) {
-  return rep_->send(rep_->request(net::Method::get, path, query), kTriesMax);
+  return rep_->send(rep_->request(net::Method::get, path, query), rep_->tries_max);
 }
 
 json::value ApiClient::post(const std::string& path, const json::value& body, const Query& query, const std::string& idempotency_key) {
@@ -105,7 +105,7 @@ json::value ApiClient::post(const std::string& path, const json::value& body, co
   request.headers.add("Content-Type", "application/json");
   request.headers.add("Idempotency-Key", idempotency_key.empty() ? fmt::format("{:016x}{:016x}", rep_->random.next(), rep_->random.next()) : idempotency_key);
   request.body = json::serialize(body);
-  return rep_->send(request, kTriesMax);
+  return rep_->send(request, rep_->tries_max);
 }
 
 json::value ApiClient::del(const std::string& path, const Query& query) {

@@ -24,11 +24,11 @@ struct Target {
 using Query = std::vector<std::pair<std::string, std::string>>;
 
 // Our own API, from outside. An answer that is an error is thrown as the Error that the server meant, with its faults.
-// Calls that are safe to repeat are tried again, a bounded number of times, when the server is busy or away.
+// Calls that are safe to repeat are tried again, at most `tries_max` times in all, when the server is busy or away.
 // Thread-safe.
 class ApiClient {
  public:
-  explicit ApiClient(Target target);
+  explicit ApiClient(Target target, int tries_max = 4);
   ~ApiClient();
 
   json::value get(const std::string& path, const Query& query = {});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -149,7 +150,8 @@ class Directory {
   void set_password(sql::Writer& writer, const Principal& user, const std::string& hash);  // ends the user's sessions
 
   // The first start: the user `admin` with every right, and a token for it. Nothing when it was done before.
-  std::optional<Issued> bootstrap(std::int64_t token_ttl_us);
+  // `keep` stores the token before any of it is committed: a kill in between repeats both instead of losing the token.
+  std::optional<Issued> bootstrap(std::int64_t token_ttl_us, const std::function<void(const Issued&)>& keep = {});
 
   // ---- upkeep, now and then: writes when credentials were last used; deletes those long dead. Returns rows changed.
   std::int64_t flush_usage(sql::Writer& writer) const;

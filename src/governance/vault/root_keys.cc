@@ -91,20 +91,18 @@ void RootKeys::save(sys::Files& files, const std::string& name, std::optional<st
   files.write_all(name, out.bytes());
 }
 
-const crypto::Key& RootKeys::of_version(std::uint32_t version) const {
-  for (const auto& root : roots_)
-    if (root.version == version) return root.key;
-  throw Error(Code::corrupt, fmt::format("the root key of version {} is not in the key file: restore the file from a backup", version));
-}
-
 crypto::Key RootKeys::platform_key(std::string_view purpose) const { return crypto::derive(platform_, {}, purpose); }
 
 std::uint32_t RootKeys::add_root() {
-  const std::uint32_t version = newest().version + 1;
+  const std::uint32_t version = roots_.back().version + 1;
   roots_.push_back({version, crypto::Key::random()});
   return version;
 }
 
-void RootKeys::drop_old() { roots_.erase(roots_.begin(), roots_.end() - 1); }
+void RootKeys::keep_only(std::size_t nth_newest) {
+  std::vector<Root> kept;
+  kept.push_back(std::move(roots_[roots_.size() - 1 - nth_newest]));
+  roots_ = std::move(kept);
+}
 
 }  // namespace falaj::vault

@@ -13,8 +13,11 @@
 
 namespace falaj::vault {
 
-// The top of the key hierarchy: root keys (the newest wraps; older ones only unwrap what was not yet rewrapped) and one
-// platform key, from which the keys of the program itself are derived (audit signatures, job tokens, kept answers).
+// What keys are derived from the platform key for.
+inline constexpr std::string_view kAuditSignatures = "audit signatures", kKeptAnswers = "kept answers", kWorkloadTokens = "workload tokens";
+
+// The top of the key hierarchy: the root key (two of them while a rotation is under way) and one platform
+// key, from which the keys of the program itself are derived (audit signatures, job tokens, kept answers).
 // They live in one file that only its owner may read, as they are or locked by a passphrase. docs/formats/root_keys.md
 class RootKeys {
  public:
@@ -30,13 +33,13 @@ class RootKeys {
   static RootKeys decode(BytesView plain);
   Bytes encode() const;
 
-  const Root& newest() const { return roots_.back(); }
-  const crypto::Key& of_version(std::uint32_t version) const;  // throws corrupt when it is not there
+  std::size_t count() const { return roots_.size(); }
+  const crypto::Key& nth_newest(std::size_t back) const { return roots_[roots_.size() - 1 - back].key; }
   crypto::Key platform_key(std::string_view purpose) const;
 
-  // Adds a root key and makes it the newest; `drop_old` forgets all others. Durable in the file after save.
-  std::uint32_t add_root();
-  void drop_old();
+  // Changes count in the file after save.
+  std::uint32_t add_root();             // the newest from now on; returns its version
+  void keep_only(std::size_t nth_newest);  // forgets all others
   void save(sys::Files& files, const std::string& name, std::optional<std::string_view> passphrase, crypto::PasswordCost cost = {}) const;
 
  private:

@@ -91,7 +91,7 @@ std::string resource_of(const Where& where, const std::string& name) {
 
 std::span<const sql::Migration> Vault::migrations() { return kMigrations; }
 
-Vault::Vault(sql::Database& database, const iam::Directory& directory, KeyRing& keys, MakeBackend make_backend, const sys::Clock& clock,
+Vault::Vault(sql::Database& database, const iam::Directory& directory, KeyStore& keys, MakeBackend make_backend, const sys::Clock& clock,
              Metrics& metrics, blob::StoreOptions options)
     : database_(database), directory_(directory), keys_(keys), make_backend_(std::move(make_backend)), clock_(clock), metrics_(metrics), options_(options) {
   auto& names = metrics.gauge("falaj_vault_names", "Blobs that have a name.");
@@ -298,7 +298,7 @@ CollectReport Vault::collect(const sql::Act& act) {
 ScrubReport Vault::scrub() {
   ScrubReport report;
   for (const auto& key : keys_.list()) {
-    if (key.level != "tenant" || !key.newest) continue;
+    if (key.level != "tenant" || key.state != "active") continue;
     const auto scrubbed = store(ZoneName::parse(key.zone)).scrub(TenantName::parse(key.tenant));
     report.objects += scrubbed.blocks;
     report.bytes += scrubbed.bytes;

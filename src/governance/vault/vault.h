@@ -15,7 +15,7 @@
 #include "foundation/base/names.h"
 #include "foundation/sys/clock.h"
 #include "governance/iam/directory.h"
-#include "governance/vault/key_ring.h"
+#include "governance/vault/key_store.h"
 #include "storage/blob/store.h"
 #include "storage/sql/database.h"
 
@@ -69,7 +69,7 @@ class Vault {
   using MakeBackend = std::function<std::unique_ptr<blob::Backend>(const iam::Zone&)>;
   static std::span<const sql::Migration> migrations();
 
-  Vault(sql::Database& database, const iam::Directory& directory, KeyRing& keys, MakeBackend make_backend, const sys::Clock& clock,
+  Vault(sql::Database& database, const iam::Directory& directory, KeyStore& keys, MakeBackend make_backend, const sys::Clock& clock,
         Metrics& metrics, blob::StoreOptions options = {});
   ~Vault();
 
@@ -118,7 +118,7 @@ class Vault {
 
   sql::Database& database_;
   const iam::Directory& directory_;
-  KeyRing& keys_;
+  KeyStore& keys_;
   const MakeBackend make_backend_;
   const sys::Clock& clock_;
   Metrics& metrics_;

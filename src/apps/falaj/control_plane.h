@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "api/platform.h"
+#include "api/route.h"
+#include "api/service.h"
+#include "apps/falaj/settings.h"
+#include "apps/falaj/upkeep.h"
+#include "foundation/base/metrics.h"
+#include "foundation/config/config.h"
+#include "foundation/crypto/sign.h"
+#include "foundation/net/server.h"
+#include "foundation/sys/clock.h"
+#include "foundation/sys/files.h"
+#include "foundation/sys/random.h"
+#include "governance/audit/audit_log.h"
+#include "governance/iam/directory.h"
+#include "governance/resource/kind.h"
+#include "governance/resource/resources.h"
+#include "governance/vault/key_store.h"
+#include "governance/vault/vault.h"
+#include "storage/sql/database.h"
+
+namespace falaj::app {
+
+inline constexpr const char* kRootKeyFile = "root.key";
+inline constexpr const char* kAdminTokenFile = "admin.token";
+inline constexpr const char* kDatabaseFile = "falaj.db";
+
+// Opens the metadata store that the settings name and brings its tables up to date.
+std::unique_ptr<sql::Database> open_database(const Settings& settings, const std::vector<std::string>& environment, Metrics& metrics);
+std::vector<sql::Migration> all_migrations();
+std::optional<std::string> root_passphrase(const Settings& settings, const std::vector<std::string>& environment);
+// The store of a zone, as the settings describe the backend that the zone names.
+vault::Vault::MakeBackend backend_maker(const Settings& settings, const std::vector<std::string>& environment, const sys::Clock& clock,
+                                        sys::Random& random);
+
+// Everything behind the API, made in the order in which it is declared and dropped in the reverse: the one place where
+// modules meet. Without `serve` nothing listens; tests and tools then call the service directly.
+class ControlPlane {
+ public:
+  ControlPlane(Settings settings, std::vector<config::Row> explained, std::vector<std::string> environment);
+  ~ControlPlane();
+
+  void serve();
+  std::string url() const;  // Requires: serve was called
+  void stop();              // stops accepting, drains, flushes
+
+  api::ApiService& service() { return *service_; }
+  const api::Routes& routes() const { return routes_; }
+  api::Platform& platform() { return *platform_; }
+  bool first_start() const { return first_start_; }
+
+ private:
+  void bootstrap();
+
+  const Settings settings_;
+  const std::vector<std::string> environment_;
+  sys::RealClock clock_;
+  sys::RealRandom random_;
+  sys::Ids ids_;
+  Metrics metrics_;
+  std::unique_ptr<sys::Files> files_;
+  const std::optional<std::string> passphrase_;
+  vault::RootKeys roots_;
+  const crypto::Signer signer_;
+  const crypto::Key answer_key_;
+  std::unique_ptr<sql::Database> database_;
+  std::unique_ptr<audit::AuditLog> audit_;
+  std::unique_ptr<iam::Directory> directory_;
+  std::unique_ptr<resource::Registry> registry_;
+  std::unique_ptr<resource::Resources> resources_;
+  std::unique_ptr<vault::KeyStore> keys_;
+  std::unique_ptr<vault::Vault> vault_;
+  bool first_start_ = false;
+  std::atomic<bool> ready_{false};
+  std::unique_ptr<api::Platform> platform_;
+  api::Routes routes_;
+  std::unique_ptr<api::ApiService> service_;
+  std::unique_ptr<Upkeep> upkeep_;
+  std::unique_ptr<net::Server> server_;
+};
+
+}  // namespace falaj::app
