@@ -87,8 +87,7 @@ void Batch::add_large(BytesView first, const Source& source) {
   for (bool ended = false; !ended || seen < chunk.size();) {
     if (const auto cut = chunker.next(BytesView(chunk).subspan(seen))) {
       const auto end = chunk.begin() + static_cast<std::ptrdiff_t>(seen + *cut);
-      Bytes rest;
-      rest.reserve(kChunkBytesAverage + kReadBytes);
+      Bytes rest = buffers_.take();
       rest.assign(end, chunk.end());
       chunk.erase(end, chunk.end());
       total += chunk.size();
@@ -110,11 +109,27 @@ void Batch::add_large(BytesView first, const Source& source) {
   if (!chunk.empty()) start_chunk(index, std::move(chunk));
 }
 
+Bytes Batch::Buffers::take() {
+  Lock lock(mu_);
+  if (free_.empty()) return {};
+  Bytes buffer = std::move(free_.back());
+  free_.pop_back();
+  return buffer;
+}
+
+void Batch::Buffers::give_back(Bytes buffer) {
+  buffer.clear();
+  Lock lock(mu_);
+  free_.push_back(std::move(buffer));
+}
+
 void Batch::start_chunk(std::size_t object, Bytes bytes) {
-  auto store = [this, bytes = std::move(bytes)]() -> Result {
+  auto store = [this, bytes = std::move(bytes)]() mutable -> Result {
     const Part part{bytes.size(), crypto::sha256(bytes)};
     const Digest address = address_of(tenant_->address_key, Kind::chunk, part.digest);
-    return {part, blocks_.put(*tenant_, Kind::chunk, address, bytes, Durable::at_sync, pins_)};
+    const std::uint64_t new_bytes = blocks_.put(*tenant_, Kind::chunk, address, bytes, Durable::at_sync, pins_);
+    buffers_.give_back(std::move(bytes));
+    return {part, new_bytes};
   };
   under_way_.push_back({object, workers_.run(std::move(store))});
   settle_until(workers_.width());

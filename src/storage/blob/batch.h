@@ -53,6 +53,15 @@ class Batch {
   const Durable records_;
   Bytes beginning_;  // of the object being added: enough to tell whether it is small
   Pins::Put pins_;
+  class Buffers {  // of chunks, used again; thread-safe
+   public:
+    Bytes take();  // empty
+    void give_back(Bytes buffer);
+
+   private:
+    Mutex mu_;
+    std::vector<Bytes> free_ GUARDED_BY(mu_);
+  } buffers_;
   std::deque<UnderWay> under_way_;  // oldest first: chunks of an object are settled in order
   std::deque<Object> objects_;
   bool any_large_ = false;

@@ -104,6 +104,13 @@ BlockHeader parse_block_header(BytesView block) {
 }
 
 Bytes seal_block(const BlockId& id, std::uint32_t key_version, const crypto::Key& tenant_key, BytesView body) {
+  Bytes out;
+  seal_block(out, id, key_version, tenant_key, body);
+  return out;
+}
+
+void seal_block(Bytes& out, const BlockId& id, std::uint32_t key_version, const crypto::Key& tenant_key,
+                BytesView body) {
   CHECK(body.size() <= kBodyBytesMax, "a block's body fits");
   const std::optional<Bytes> smaller = packed(body);
   const Bytes bound_to = bound(id, smaller.has_value(), body.size());
@@ -111,11 +118,9 @@ Bytes seal_block(const BlockId& id, std::uint32_t key_version, const crypto::Key
   const Bytes header = header_bytes(id.kind, smaller.has_value(), key_version, body.size(),
                                     crypto::wrap_key(tenant_key, data_key, bound_to));
   const BytesView stored = smaller ? BytesView(*smaller) : body;
-  Bytes out;
+  out.assign(header.begin(), header.end());
   out.reserve(header.size() + crypto::sealed_size(stored.size()));
-  out.insert(out.end(), header.begin(), header.end());
   crypto::seal_onto(out, data_key, bound_to, stored);
-  return out;
 }
 
 Bytes open_block(const BlockId& id, const KeyOfVersion& key_of, BytesView block) {

@@ -41,6 +41,9 @@ BlockHeader parse_block_header(BytesView block);  // throws corrupt
 // Packs the body where that saves a tenth or more, and seals it under a fresh data key.
 // Requires: body is at most kBodyBytesMax.
 Bytes seal_block(const BlockId& id, std::uint32_t key_version, const crypto::Key& tenant_key, BytesView body);
+// The same into memory that is used again: pages fresh from the kernel cost a fifth of all the work on a chunk.
+void seal_block(Bytes& out, const BlockId& id, std::uint32_t key_version, const crypto::Key& tenant_key,
+                BytesView body);
 
 using KeyOfVersion = std::function<crypto::Key(std::uint32_t version)>;
 // Throws corrupt when it is anything else than what was sealed as `id`.

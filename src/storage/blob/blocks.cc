@@ -116,7 +116,8 @@ std::uint64_t Blocks::put(const Tenant& tenant, Kind kind, const Digest& address
     log::warn("blob_block_repaired", {{"name", name}});
     probe_.blocks_repaired.Increment();
   }
-  const Bytes block = seal_block({zone_, tenant.name, kind, address}, tenant.newest.version, tenant.newest.key, body);
+  thread_local Bytes block;
+  seal_block(block, {zone_, tenant.name, kind, address}, tenant.newest.version, tenant.newest.key, body);
   write(name, block, durable, there ? Existing::replace : Existing::keep);
   remember_whole(address);
   probe_.blocks_stored.Increment();

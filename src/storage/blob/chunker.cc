@@ -29,20 +29,40 @@ constexpr std::uint64_t top_bits(int n) { return ~std::uint64_t{0} << (64 - n); 
 constexpr std::uint64_t kHard = top_bits(22), kEasy = top_bits(18);
 constexpr std::size_t kWindow = 64;
 
-// Looks for a cut in `bytes`; returns the bytes up to and with the one that cuts, or all of them and `cut` stays false.
-std::size_t scan(BytesView bytes, std::uint64_t mask, std::uint64_t& hash, bool& cut) {
+std::uint64_t rolled(std::uint64_t hash, std::byte next) {
+  return (hash << 1) + kGear[static_cast<std::uint8_t>(next)];
+}
+
+// Looks for a cut in `bytes`; returns the bytes up to and with the one that cuts, or nothing and `hash` is that at the
+// end. Each step waits for the one before, so two halves are hashed side by side: the hash depends on a window only.
+// Requires: the window before `bytes` went into `hash`.
+std::optional<std::size_t> scan(BytesView bytes, std::uint64_t mask, std::uint64_t& hash) {
+  constexpr std::size_t kLane = 2048;
   std::uint64_t h = hash;
-  const std::byte* const begin = bytes.data();
-  const std::byte* const end = begin + bytes.size();
-  for (const std::byte* p = begin; p != end; ++p) {
-    h = (h << 1) + kGear[static_cast<std::uint8_t>(*p)];
-    if ((h & mask) == 0) [[unlikely]] {
-      cut = true;
-      return static_cast<std::size_t>(p - begin) + 1;
+  std::size_t at = 0;
+  for (; at + 2 * kLane <= bytes.size(); at += 2 * kLane) {
+    const std::byte* const first = bytes.data() + at;
+    const std::byte* const second = first + kLane;
+    std::uint64_t g = 0;
+    for (std::size_t i = kLane - kWindow; i < kLane; ++i) g = rolled(g, first[i]);
+    std::size_t cut_in_second = 0;
+    for (std::size_t i = 0; i < kLane; ++i) {
+      h = rolled(h, first[i]);
+      g = rolled(g, second[i]);
+      if ((h & mask) == 0) [[unlikely]]
+        return at + i + 1;
+      if ((g & mask) == 0 && cut_in_second == 0) [[unlikely]]
+        cut_in_second = i + 1;
     }
+    if (cut_in_second > 0) return at + kLane + cut_in_second;
+    h = g;
+  }
+  for (; at < bytes.size(); ++at) {
+    h = rolled(h, bytes[at]);
+    if ((h & mask) == 0) return at + 1;
   }
   hash = h;
-  return bytes.size();
+  return std::nullopt;
 }
 
 }  // namespace
@@ -52,12 +72,11 @@ std::optional<std::size_t> Chunker::next(BytesView piece) {
   // Advances through the part of the chunk that ends at size `until`; true when there was a cut in it.
   const auto through = [&](std::size_t until, std::uint64_t mask) {
     if (size_ >= until) return false;
-    bool cut = false;
     const auto part = piece.subspan(used, std::min(piece.size() - used, until - size_));
-    const std::size_t n = scan(part, mask, hash_, cut);
-    used += n;
-    size_ += n;
-    return cut;
+    const auto cut = scan(part, mask, hash_);
+    used += cut.value_or(part.size());
+    size_ += cut.value_or(part.size());
+    return cut.has_value();
   };
   // Nothing before the smallest size can cut: only the last window of it must be hashed.
   const std::size_t skipped =
@@ -65,7 +84,7 @@ std::optional<std::size_t> Chunker::next(BytesView piece) {
   used += skipped;
   size_ += skipped;
   for (; size_ < kChunkBytesMin && used < piece.size(); ++size_, ++used) {
-    hash_ = (hash_ << 1) + kGear[static_cast<std::uint8_t>(piece[used])];
+    hash_ = rolled(hash_, piece[used]);
   }
   const bool cut = through(kChunkBytesAverage, kHard) || through(kChunkBytesMax, kEasy) || size_ == kChunkBytesMax;
   if (!cut) return std::nullopt;
