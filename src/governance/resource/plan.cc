@@ -133,7 +133,8 @@ std::vector<Step> plan_apply(sql::Reader& reader, std::span<const Declared> decl
   for (const auto& d : declared) {
     steps.push_back(compare(reader, d));
     const auto& step = steps.back();
-    if (auto why = authorise(d.kind->action(verb_of(step.outcome)), step.key.scope()))
+    const auto scope = step.outcome == Outcome::unchanged ? step.key.scope() : step.key.change_scope();
+    if (auto why = authorise(d.kind->action(verb_of(step.outcome)), scope))
       refusals.push_back({d.document->where("metadata.name"), std::move(*why)});
   }
   refuse_denied(std::move(refusals));
@@ -162,7 +163,7 @@ std::vector<Step> plan_remove(sql::Reader& reader, const Registry& registry, std
   const std::set<Key> going(keys.begin(), keys.end());
   for (const auto& key : going) {
     const auto& kind = registry.get(key.kind);
-    if (auto why = authorise(kind.action("delete"), key.scope())) {
+    if (auto why = authorise(kind.action("delete"), key.change_scope())) {
       refusals.push_back({key.str(), std::move(*why)});
       continue;
     }

@@ -71,6 +71,8 @@ iam::Scope Key::scope() const {
   return iam::Scope::of(tenant, project, lower(kind), name);
 }
 
+iam::Scope Key::change_scope() const { return kind == "Tenant" ? iam::Scope::of("", "", "tenant", name) : scope(); }
+
 json::value Resource::body() const {
   return json::object{
       {"apiVersion", kApiVersion}, {"kind", kind}, {"metadata", without_empty(metadata)}, {"spec", spec}};

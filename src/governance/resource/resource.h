@@ -23,7 +23,10 @@ struct Key {
   std::string tenant, project;  // where it belongs; "" = above that level
   std::string name;
 
-  std::string str() const;   // "Project acme/flights": for people
+  std::string str() const;  // "Project acme/flights": for people
+  // Where changing it must be allowed: its scope, but a tenant is a thing of the platform, so that its administrators
+  // cannot widen what it may be.
+  iam::Scope change_scope() const;
   iam::Scope scope() const;  // "/t/acme/p/flights", "/t/acme/group/ml": for permissions and the audit log
   friend auto operator<=>(const Key&, const Key&) = default;
 };

@@ -123,7 +123,7 @@ std::vector<Change> Resources::remove(sql::Act act, std::span<const Key> keys, c
 std::vector<Change> Resources::rollback(sql::Act act, const Key& key, std::int64_t revision,
                                         const Authorise& authorise) {
   const auto& kind = registry_.get(key.kind);
-  if (auto why = authorise(kind.action("update"), key.scope())) throw Error(Code::denied, *why);
+  if (auto why = authorise(kind.action("update"), key.change_scope())) throw Error(Code::denied, *why);
   const auto then = database_.read([&](sql::Reader& reader) { return store::revision(reader, key, revision); });
   if (!then) throw Error(Code::not_found, fmt::format("{} has no revision {}", key.str(), revision));
   if (!then->resource)

@@ -335,13 +335,37 @@ TEST_P(ResourcesTest, DeniesAllWhenOneIsDeniedAndNamesEach) {
     EXPECT_EQ(e.code(), Code::denied);
     ASSERT_EQ(e.faults().size(), 1U);
     EXPECT_EQ(e.faults()[0].where, "t.yaml:9: metadata.name");
-    EXPECT_EQ(e.faults()[0].what, "no role grants tenant.create on /t/acme to user/test");
+    EXPECT_EQ(e.faults()[0].what, "no role grants tenant.create on /tenant/acme to user/test");
   }
   EXPECT_ERROR(f.resources.get({"Zone", "", "", "uae"}), Code::not_found);
   f.apply(kBase);
   const Key keys[] = {{"Tenant", "", "", "acme"}, {"Project", "acme", "", "flights"}};
   EXPECT_ERROR(f.resources.remove(ResourcesFixture::act(), keys, no_tenants), Code::denied);
   EXPECT_NO_THROW(f.resources.get(keys[1]));
+}
+
+TEST_P(ResourcesTest, ATenantsAdministratorRulesInItButNotOverIt) {
+  f.apply(kBase);
+  const iam::Policy policy({}, {{"boss", "admin", {"user/ada"}, iam::Scope::of_tenant("acme")}});
+  const Authorise as_ada = [&](std::string_view action, const iam::Scope& scope) -> std::optional<std::string> {
+    const auto decision = decide(policy, iam::Principal::parse("user/ada"), action, scope);
+    return decision.allowed ? std::nullopt : std::optional<std::string>("no");
+  };
+  const auto as = [&](std::string_view yaml) {
+    return f.resources.apply(ResourcesFixture::act(), read_documents("t.yaml", yaml), as_ada);
+  };
+  EXPECT_NO_THROW(as("{apiVersion: falaj/v1, kind: Project, metadata: {tenant: acme, name: more}, spec: {zone: eu}}"));
+  EXPECT_NO_THROW(
+      as("{apiVersion: falaj/v1, kind: Tenant, metadata: {name: acme}, spec: {zones: [uae, eu]}}"));  // unchanged
+  EXPECT_ERROR(as("{apiVersion: falaj/v1, kind: Tenant, metadata: {name: acme}, spec: {zones: [uae, eu, us]}}"),
+               Code::denied);
+  EXPECT_ERROR(as("{apiVersion: falaj/v1, kind: Quota, metadata: {name: q}, spec: {tenant: acme, blobBytes: 9TiB}}"),
+               Code::denied);
+  EXPECT_ERROR(
+      as("{apiVersion: falaj/v1, kind: RoleBinding, metadata: {name: b}, spec: {role: admin, subjects: [user/ada]}}"),
+      Code::denied);
+  const Key tenant{"Tenant", "", "", "acme"};
+  EXPECT_ERROR(f.resources.remove(ResourcesFixture::act(), {&tenant, 1}, as_ada), Code::denied);
 }
 
 TEST_P(ResourcesTest, ListsPageByPageWhatMatchesAndMayBeRead) {
