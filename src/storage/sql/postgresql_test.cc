@@ -4,12 +4,12 @@
 #include <atomic>
 #include <chrono>
 #include <future>
-#include <mutex>
 #include <set>
 #include <thread>
 
 #include <gtest/gtest.h>
 
+#include "foundation/base/mutex.h"
 #include "foundation/base/testing.h"
 #include "storage/sql/postgresql_wire.h"
 #include "storage/sql/testing.h"
@@ -138,7 +138,7 @@ TEST_F(Postgresql, FindsOutThatACommitDidNotHappen) {
 TEST_F(Postgresql, AnswersTrulyWhenTheServerDiesWhileCommitting) {
   constexpr int kThreads = 16, kRounds = 6;
   for (int round = 0; round < kRounds; ++round) {
-    std::mutex mu;
+    Mutex mu;
     std::set<std::int64_t> yes, no;
     std::atomic<bool> enough = false;
     std::vector<std::thread> threads;
@@ -153,13 +153,13 @@ TEST_F(Postgresql, AnswersTrulyWhenTheServerDiesWhileCommitting) {
             EXPECT_EQ(error.code(), Code::unavailable) << error.what();
             ok = false;
           }
-          std::lock_guard lock(mu);
+          Lock lock(mu);
           (ok ? yes : no).insert(id);
           if (!ok) return;
         }
       });
     const auto reached = [&](std::size_t n) {
-      std::lock_guard lock(mu);
+      Lock lock(mu);
       return yes.size() >= n;
     };
     while (!reached(static_cast<std::size_t>(200 + round * 37))) std::this_thread::yield();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What only SQLite does.
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +24,15 @@ namespace {
 
 const Act kAct{"user/ada", "thing.put", "/t/acme/things", ""};
 constexpr Migration kThing[] = {{1, "things", "CREATE TABLE thing(id BIGINT PRIMARY KEY, body BYTEA)"}};
+
+// One test of this program as a process of its own, its output beside the database.
+sys::Command this_program(const std::string& test, const std::string& database) {
+  sys::Command command;
+  command.argv = {"/proc/self/exe", "--gtest_filter=" + test, "--gtest_also_run_disabled_tests"};
+  command.environment = {"FALAJ_TEST_DATABASE=" + database};
+  command.stdout_file = command.stderr_file = database + ".out";
+  return command;
+}
 
 TEST(Sqlite, KeepsItsFilesFromOtherUsers) {
   Metrics metrics;
@@ -97,7 +107,7 @@ TEST(Sqlite, DISABLED_WritesUntilKilled) {
 TEST(Sqlite, LosesNothingAcknowledgedWhenItsProcessIsKilled) {
   Metrics metrics;
   const auto scratch = make_scratch("sqlite");
-  const auto printed = scratch->where() + ".acknowledged";
+  const auto printed = scratch->where() + ".out";
   const auto acknowledged = [&] {
     std::vector<std::int64_t> ids;
     std::ifstream file(printed);
@@ -107,12 +117,7 @@ TEST(Sqlite, LosesNothingAcknowledgedWhenItsProcessIsKilled) {
   };
   sys::RealProcesses processes;
   for (std::size_t round = 1; round <= 4; ++round) {
-    sys::Command command;
-    command.argv = {"/proc/self/exe", "--gtest_filter=Sqlite.DISABLED_WritesUntilKilled",
-                    "--gtest_also_run_disabled_tests"};
-    command.environment = {"FALAJ_TEST_DATABASE=" + scratch->where()};
-    command.stdout_file = printed;
-    const auto child = processes.start(command);
+    const auto child = processes.start(this_program("Sqlite.DISABLED_WritesUntilKilled", scratch->where()));
     while (acknowledged().size() < round * 150)
       ASSERT_FALSE(child->wait(std::chrono::milliseconds(5))) << "it ended by itself";
     child->signal(SIGKILL);
@@ -125,6 +130,35 @@ TEST(Sqlite, LosesNothingAcknowledgedWhenItsProcessIsKilled) {
     });
     for (const auto id : acknowledged()) EXPECT_TRUE(stored.contains(id)) << id;
   }
+}
+
+// Started by the next one.
+TEST(Sqlite, DISABLED_WritesMoreThanItMay) {
+  Metrics metrics;
+  const auto db = open_sqlite(std::getenv("FALAJ_TEST_DATABASE"), metrics);
+  db->migrate(kThing);
+  ::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit then fails as on a broken disk
+  const rlimit limit{128 << 10, 128 << 10};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const Bytes body(1 << 20);
+  db->write(kAct, [&](Writer& w) { w.execute("INSERT INTO thing(id, body) VALUES (1, ?)", {BytesView(body)}); });
+}
+
+TEST(Sqlite, EndsItsProcessWhenTheDiskFailsACommit) {
+  Metrics metrics;
+  const auto scratch = make_scratch("sqlite");
+  sys::RealProcesses processes;
+  const auto child = processes.start(this_program("Sqlite.DISABLED_WritesMoreThanItMay", scratch->where()));
+  const auto exit = child->wait(std::chrono::seconds(60));
+  ASSERT_TRUE(exit);
+  EXPECT_EQ(exit->signal, SIGABRT);
+  std::ifstream file(scratch->where() + ".out");
+  const std::string said((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_NE(said.find("commit failed on the disk"), std::string::npos) << said;
+  const auto db = scratch->open(metrics);
+  db->read([](Reader& r) {
+    r.query("SELECT COUNT(*) FROM thing", {}, [](const Row& row) { EXPECT_EQ(row.integer(0), 0); });
+  });
 }
 
 TEST(SqliteSchema, MakesAnIntegerKeyTheRowsOwn) {
