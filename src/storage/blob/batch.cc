@@ -31,9 +31,7 @@ Batch::Batch(Blocks& blocks, Workers& workers, const TenantName& tenant, const S
       pins_(blocks.pins()) {}
 
 Batch::~Batch() {
-  for (auto& work : under_way_) {
-    if (work.result.valid()) work.result.wait();  // it uses our pins
-  }
+  for (const auto& work : under_way_) work.result.wait();  // it uses our pins
 }
 
 namespace {

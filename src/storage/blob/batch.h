@@ -2,7 +2,6 @@
 #pragma once
 
 #include <deque>
-#include <future>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -35,7 +34,7 @@ class Batch {
   };
   struct UnderWay {
     std::size_t object;
-    std::future<Result> result;
+    Pending<Result> result;
   };
 
   void add_small(BytesView all);

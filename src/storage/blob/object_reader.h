@@ -2,7 +2,6 @@
 #pragma once
 
 #include <deque>
-#include <future>
 #include <memory>
 #include <vector>
 
@@ -42,7 +41,7 @@ class ChunkReader final : public ObjectReader {
   std::vector<Part> chunks_;  // of the list being read
   std::size_t list_ = 0, chunk_ = 0;
   std::uint64_t started_ = 0;  // bytes of the chunks under way, counted from the first byte wanted
-  std::deque<std::future<Bytes>> ahead_;
+  std::deque<Pending<Bytes>> ahead_;
 };
 
 }  // namespace falaj::blob
