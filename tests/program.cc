@@ -14,12 +14,15 @@
 
 namespace falaj::tests {
 namespace {
-constexpr sys::Micros kLook{2'000};            // between two looks at the log for the ready line
-constexpr sys::Micros kStartMax{60'000'000};   // sanitizers on a loaded machine are slow
+constexpr sys::Micros kLook{2'000};           // between two looks at the log for the ready line
+constexpr sys::Micros kStartMax{60'000'000};  // sanitizers on a loaded machine are slow
 }  // namespace
 
 Program::Program(std::string binary, std::string data, std::string log, std::vector<std::string> more_arguments)
-    : binary_(std::move(binary)), data_(std::move(data)), log_(std::move(log)), more_arguments_(std::move(more_arguments)) {
+    : binary_(std::move(binary)),
+      data_(std::move(data)),
+      log_(std::move(log)),
+      more_arguments_(std::move(more_arguments)) {
   start();
 }
 

@@ -63,23 +63,28 @@ using namespace api;  // the structs above; only in this file
 template <>
 struct Shape<Login> {
   static constexpr std::string_view name = "Login";
-  static constexpr auto fields = std::make_tuple(field("user", &Login::user, "NAME, or TENANT/NAME.").required().length(1, 128),
-                                                 field("password", &Login::password, "The password.").required().secret().length(1, 1024));
+  static constexpr auto fields =
+      std::make_tuple(field("user", &Login::user, "NAME, or TENANT/NAME.").required().length(1, 128),
+                      field("password", &Login::password, "The password.").required().secret().length(1, 1024));
 };
 template <>
 struct Shape<LoggedIn> {
   static constexpr std::string_view name = "LoggedIn";
-  static constexpr auto fields = std::make_tuple(field("session", &LoggedIn::session, "Send it as a bearer token or as the cookie falaj_session.").secret(),
-                                                 field("expires_us", &LoggedIn::expires_us, "When it ends, in microseconds since 1970."));
+  static constexpr auto fields = std::make_tuple(
+      field("session", &LoggedIn::session, "Send it as a bearer token or as the cookie falaj_session.").secret(),
+      field("expires_us", &LoggedIn::expires_us, "When it ends, in microseconds since 1970."));
 };
 template <>
 struct Shape<WhoAmI> {
   static constexpr std::string_view name = "WhoAmI";
-  static constexpr auto fields = std::make_tuple(
-      field("principal", &WhoAmI::principal, "Who the server takes the caller for."), field("kind", &WhoAmI::kind, "user, service, workload or certificate."),
-      field("tenant", &WhoAmI::tenant, "The tenant it belongs to; empty for the platform's."), field("groups", &WhoAmI::groups, "Groups it is a member of."),
-      field("roles", &WhoAmI::roles, "Roles it holds, each with its scope."), field("credential", &WhoAmI::credential, "Which credential was used."),
-      field("server", &WhoAmI::server, "The server's address."));
+  static constexpr auto fields =
+      std::make_tuple(field("principal", &WhoAmI::principal, "Who the server takes the caller for."),
+                      field("kind", &WhoAmI::kind, "user, service, workload or certificate."),
+                      field("tenant", &WhoAmI::tenant, "The tenant it belongs to; empty for the platform's."),
+                      field("groups", &WhoAmI::groups, "Groups it is a member of."),
+                      field("roles", &WhoAmI::roles, "Roles it holds, each with its scope."),
+                      field("credential", &WhoAmI::credential, "Which credential was used."),
+                      field("server", &WhoAmI::server, "The server's address."));
 };
 template <>
 struct Shape<TokenRequest> {
@@ -88,39 +93,49 @@ struct Shape<TokenRequest> {
       field("name", &TokenRequest::name, "What the token is for.").required().length(1, 128),
       field("ttl", &TokenRequest::ttl_us, "How long it is valid.").duration().range(60'000'000, iam::kTokenLifeMaxUs),
       field("principal", &TokenRequest::principal, "Whose token; yours when absent."),
-      field("restrictions", &TokenRequest::restrictions, "When given, each call must be admitted by one of them too.").length(0, 32));
+      field("restrictions", &TokenRequest::restrictions, "When given, each call must be admitted by one of them too.")
+          .length(0, 32));
 };
 template <>
 struct Shape<TokenMade> {
   static constexpr std::string_view name = "TokenMade";
-  static constexpr auto fields = std::make_tuple(
-      field("id", &TokenMade::id, "Its id, for revoking it."), field("token", &TokenMade::token, "The token. It is shown this once.").secret(),
-      field("principal", &TokenMade::principal, "Whose it is."), field("expires_us", &TokenMade::expires_us, "When it ends."));
+  static constexpr auto fields =
+      std::make_tuple(field("id", &TokenMade::id, "Its id, for revoking it."),
+                      field("token", &TokenMade::token, "The token. It is shown this once.").secret(),
+                      field("principal", &TokenMade::principal, "Whose it is."),
+                      field("expires_us", &TokenMade::expires_us, "When it ends."));
 };
 template <>
 struct Shape<TokenQuery> {
   static constexpr std::string_view name = "TokenQuery";
-  static constexpr auto fields = std::make_tuple(field("principal", &TokenQuery::principal, "Whose tokens; yours when absent."));
+  static constexpr auto fields =
+      std::make_tuple(field("principal", &TokenQuery::principal, "Whose tokens; yours when absent."));
 };
 template <>
 struct Shape<TokenRow> {
   static constexpr std::string_view name = "Token";
-  static constexpr auto fields = std::make_tuple(
-      field("id", &TokenRow::id, "Its id."), field("principal", &TokenRow::principal, "Whose it is."), field("name", &TokenRow::name, "What it is for."),
-      field("state", &TokenRow::state, "active, expired or revoked."), field("restrictions", &TokenRow::restrictions, "What it is restricted to."),
-      field("created_us", &TokenRow::created_us, "When it was made."), field("expires_us", &TokenRow::expires_us, "When it ends."));
+  static constexpr auto fields =
+      std::make_tuple(field("id", &TokenRow::id, "Its id."), field("principal", &TokenRow::principal, "Whose it is."),
+                      field("name", &TokenRow::name, "What it is for."),
+                      field("state", &TokenRow::state, "active, expired or revoked."),
+                      field("restrictions", &TokenRow::restrictions, "What it is restricted to."),
+                      field("created_us", &TokenRow::created_us, "When it was made."),
+                      field("expires_us", &TokenRow::expires_us, "When it ends."));
 };
 template <>
 struct Shape<NewPassword> {
   static constexpr std::string_view name = "NewPassword";
-  static constexpr auto fields = std::make_tuple(field("password", &NewPassword::password, "12 to 1024 bytes.").required().secret());
+  static constexpr auto fields =
+      std::make_tuple(field("password", &NewPassword::password, "12 to 1024 bytes.").required().secret());
 };
 template <>
 struct Shape<CertificateRow> {
   static constexpr std::string_view name = "Certificate";
-  static constexpr auto fields = std::make_tuple(
-      field("fingerprint", &CertificateRow::fingerprint, "SHA-256 of the certificate's DER form.").required().text({is_fingerprint, "64 hexadecimal digits in lower case"}),
-      field("principal", &CertificateRow::principal, "Whom it stands for.").required());
+  static constexpr auto fields =
+      std::make_tuple(field("fingerprint", &CertificateRow::fingerprint, "SHA-256 of the certificate's DER form.")
+                          .required()
+                          .text({is_fingerprint, "64 hexadecimal digits in lower case"}),
+                      field("principal", &CertificateRow::principal, "Whom it stands for.").required());
 };
 }  // namespace falaj
 
@@ -141,8 +156,13 @@ void require_over(const Call& call, const iam::Principal& principal, std::string
 
 WhoAmI who_am_i(Platform& platform, const Call& call) {
   const auto& caller = call.caller();
-  WhoAmI out{caller.principal.str(), std::string(iam::name(caller.principal.kind)), caller.principal.tenant, caller.credential,
-             platform.public_url, caller.principal.groups, {}};
+  WhoAmI out{caller.principal.str(),
+             std::string(iam::name(caller.principal.kind)),
+             caller.principal.tenant,
+             caller.credential,
+             platform.public_url,
+             caller.principal.groups,
+             {}};
   std::vector<std::string> subjects = caller.principal.groups;
   subjects.push_back(caller.principal.str());
   for (const auto& binding : platform.directory.snapshot()->policy().bindings())
@@ -153,8 +173,10 @@ WhoAmI who_am_i(Platform& platform, const Call& call) {
 }
 
 TokenRow row_of_token(const iam::TokenInfo& token, std::int64_t now_us) {
-  return {token.id.str(), token.principal, token.name, token.revoked_us ? "revoked" : token.expires_us <= now_us ? "expired" : "active",
-          token.restrictions, token.created_us, token.expires_us};
+  return {token.id.str(),     token.principal,
+          token.name,         token.revoked_us ? "revoked" : token.expires_us <= now_us ? "expired" : "active",
+          token.restrictions, token.created_us,
+          token.expires_us};
 }
 
 iam::Principal principal_of(const Call& call, const std::optional<std::string>& name) {
@@ -169,7 +191,8 @@ void add_sessions(Routes& routes, Platform& platform) {
         const auto user = platform.directory.check_password(in.user, in.password);
         sql::Act act = call.act(home_of(user).str());
         act.actor = user.str();
-        const auto issued = platform.database.write(act, [&](sql::Writer& w) { return platform.directory.open_session(w, user); });
+        const auto issued =
+            platform.database.write(act, [&](sql::Writer& w) { return platform.directory.open_session(w, user); });
         return LoggedIn{issued.text, issued.expires_us};
       });
   routes.add<Nothing, Nothing>(
@@ -177,7 +200,8 @@ void add_sessions(Routes& routes, Platform& platform) {
        "End the session or revoke the token that this call carries."},
       [&platform](Call& call, const Nothing&) {
         const auto slash = call.caller().credential.find('/');
-        const std::string kind = call.caller().credential.substr(0, slash), id = call.caller().credential.substr(slash + 1);
+        const std::string kind = call.caller().credential.substr(0, slash),
+                          id = call.caller().credential.substr(slash + 1);
         if (kind != "session" && kind != "token")
           throw Error(Code::invalid, fmt::format("a {} cannot be logged out", kind));
         call.write(home_of(call.caller().principal).str(), [&](sql::Writer& w) {
@@ -187,8 +211,8 @@ void add_sessions(Routes& routes, Platform& platform) {
             platform.directory.revoke_token(w, iam::TokenId::parse(id));
         });
       });
-  routes.add<Nothing, WhoAmI>({Method::get, "/v1/whoami", Permission::signed_in(), BodyLimit::none(), Audit::read(), Place::here,
-                               "Who the server takes the caller for, and the roles it holds."},
+  routes.add<Nothing, WhoAmI>({Method::get, "/v1/whoami", Permission::signed_in(), BodyLimit::none(), Audit::read(),
+                               Place::here, "Who the server takes the caller for, and the roles it holds."},
                               [&platform](Call& call, const Nothing&) { return who_am_i(platform, call); });
 }
 
@@ -216,18 +240,20 @@ void add_tokens(Routes& routes, Platform& platform) {
         require_over(call, principal, "token.list");
         Page<TokenRow> page;
         const auto now_us = platform.clock.wall().count();
-        for (const auto& token : platform.database.read([&](sql::Reader& r) { return platform.directory.tokens(r, principal); }))
+        for (const auto& token :
+             platform.database.read([&](sql::Reader& r) { return platform.directory.tokens(r, principal); }))
           page.items.push_back(row_of_token(token, now_us));
         return page;
       });
   routes.add<TokenQuery, Nothing>(
-      {Method::del, "/v1/tokens/{id}", Permission::signed_in(), BodyLimit::none(), Audit::verb("token.revoke"), Place::worker,
-       "Revoke a token; it is worth nothing when this call returns."},
+      {Method::del, "/v1/tokens/{id}", Permission::signed_in(), BodyLimit::none(), Audit::verb("token.revoke"),
+       Place::worker, "Revoke a token; it is worth nothing when this call returns."},
       [&platform](Call& call, const TokenQuery& in) {
         const auto principal = principal_of(call, in.principal);
         require_over(call, principal, "token.revoke");
         const auto id = iam::TokenId::parse(call.parameter("id"));
-        const auto owned = platform.database.read([&](sql::Reader& r) { return platform.directory.tokens(r, principal); });
+        const auto owned =
+            platform.database.read([&](sql::Reader& r) { return platform.directory.tokens(r, principal); });
         if (std::none_of(owned.begin(), owned.end(), [&](const auto& t) { return t.id == id; }))
           throw Error(Code::not_found, fmt::format("{} has no token {}", principal.str(), id.str()));
         call.write("/token/" + id.str(), [&](sql::Writer& w) { platform.directory.revoke_token(w, id); });
@@ -236,40 +262,44 @@ void add_tokens(Routes& routes, Platform& platform) {
 
 void add_passwords_and_certificates(Routes& routes, Platform& platform) {
   routes.add<NewPassword, Nothing>(
-      {Method::post, "/v1/users/{name}/password", Permission::signed_in(), kSmallBody, Audit::verb("password.set"), Place::worker,
-       "Set a user's password (yours, or with password.set over the user) and end the user's sessions."},
+      {Method::post, "/v1/users/{name}/password", Permission::signed_in(), kSmallBody, Audit::verb("password.set"),
+       Place::worker, "Set a user's password (yours, or with password.set over the user) and end the user's sessions."},
       [&platform](Call& call, const NewPassword& in) {
         const auto user = iam::Principal::parse("user/" + call.parameter("name"));
         require_over(call, user, "password.set");
-        if (!platform.directory.snapshot()->active(user)) throw Error(Code::not_found, fmt::format("no such user: {}", user.str()));
+        if (!platform.directory.snapshot()->active(user))
+          throw Error(Code::not_found, fmt::format("no such user: {}", user.str()));
         const std::string hash = platform.directory.hash_new_password(in.password);
         call.write(home_of(user).str(), [&](sql::Writer& w) { platform.directory.set_password(w, user, hash); });
       });
   routes.add<CertificateRow, Nothing>(
-      {Method::post, "/v1/certificates", Permission::of("certificate.create", "/"), kSmallBody, Audit::verb("certificate.create"), Place::worker,
-       "Let a client certificate stand for a principal."},
+      {Method::post, "/v1/certificates", Permission::of("certificate.create", "/"), kSmallBody,
+       Audit::verb("certificate.create"), Place::worker, "Let a client certificate stand for a principal."},
       [&platform](Call& call, const CertificateRow& in) {
         const auto principal = iam::Principal::parse(in.principal);
-        if (!platform.directory.snapshot()->active(principal)) throw Error(Code::not_found, fmt::format("no such principal: {}", principal.str()));
+        if (!platform.directory.snapshot()->active(principal))
+          throw Error(Code::not_found, fmt::format("no such principal: {}", principal.str()));
         call.write("/certificate/" + in.fingerprint, [&](sql::Writer& w) {
           platform.directory.put(w, iam::Certificate{in.fingerprint, principal.str()});
           w.record({"/certificate/" + in.fingerprint, std::nullopt, crypto::sha256(canonical(encode(in)))});
         });
       });
   routes.add<Nothing, Page<CertificateRow>>(
-      {Method::get, "/v1/certificates", Permission::of("certificate.list", "/"), BodyLimit::none(), Audit::read(), Place::here,
-       "Client certificates and whom they stand for."},
+      {Method::get, "/v1/certificates", Permission::of("certificate.list", "/"), BodyLimit::none(), Audit::read(),
+       Place::here, "Client certificates and whom they stand for."},
       [&platform](Call&, const Nothing&) {
         Page<CertificateRow> page;
-        for (const auto& [key, c] : platform.directory.snapshot()->all<iam::Certificate>()) page.items.push_back({c.fingerprint, c.principal});
+        for (const auto& [key, c] : platform.directory.snapshot()->all<iam::Certificate>())
+          page.items.push_back({c.fingerprint, c.principal});
         return page;
       });
   routes.add<Nothing, Nothing>(
-      {Method::del, "/v1/certificates/{fingerprint}", Permission::of("certificate.delete", "/"), BodyLimit::none(), Audit::verb("certificate.delete"),
-       Place::worker, "Let a client certificate stand for nobody."},
+      {Method::del, "/v1/certificates/{fingerprint}", Permission::of("certificate.delete", "/"), BodyLimit::none(),
+       Audit::verb("certificate.delete"), Place::worker, "Let a client certificate stand for nobody."},
       [&platform](Call& call, const Nothing&) {
         const auto& fingerprint = call.parameter("fingerprint");
-        call.write("/certificate/" + fingerprint, [&](sql::Writer& w) { platform.directory.remove<iam::Certificate>(w, fingerprint); });
+        call.write("/certificate/" + fingerprint,
+                   [&](sql::Writer& w) { platform.directory.remove<iam::Certificate>(w, fingerprint); });
       });
 }
 

@@ -65,79 +65,96 @@ using namespace api;
 template <>
 struct Shape<PutQuery> {
   static constexpr std::string_view name = "PutQuery";
-  static constexpr auto fields = std::make_tuple(field("name", &PutQuery::name, "The name to give it.").required().length(1, vault::kNameBytesMax),
-                                                 field("zone", &PutQuery::zone, "Residency zone; the project's when absent."));
+  static constexpr auto fields =
+      std::make_tuple(field("name", &PutQuery::name, "The name to give it.").required().length(1, vault::kNameBytesMax),
+                      field("zone", &PutQuery::zone, "Residency zone; the project's when absent."));
 };
 template <>
 struct Shape<BatchQuery> {
   static constexpr std::string_view name = "BatchQuery";
-  static constexpr auto fields = std::make_tuple(field("zone", &BatchQuery::zone, "Residency zone; the project's when absent."));
+  static constexpr auto fields =
+      std::make_tuple(field("zone", &BatchQuery::zone, "Residency zone; the project's when absent."));
 };
 template <>
 struct Shape<BlobQuery> {
   static constexpr std::string_view name = "BlobQuery";
-  static constexpr auto fields = std::make_tuple(field("name", &BlobQuery::name, "Its name.").required().length(1, vault::kNameBytesMax));
+  static constexpr auto fields =
+      std::make_tuple(field("name", &BlobQuery::name, "Its name.").required().length(1, vault::kNameBytesMax));
 };
 template <>
 struct Shape<BlobListQuery> {
   static constexpr std::string_view name = "BlobListQuery";
-  static constexpr auto fields = std::make_tuple(field("prefix", &BlobListQuery::prefix, "Only names that begin so."),
-                                                 field("cursor", &BlobListQuery::cursor, "From the page before."),
-                                                 field("limit", &BlobListQuery::limit, "Most items in a page.").range(1, kPageItemsMax));
+  static constexpr auto fields =
+      std::make_tuple(field("prefix", &BlobListQuery::prefix, "Only names that begin so."),
+                      field("cursor", &BlobListQuery::cursor, "From the page before."),
+                      field("limit", &BlobListQuery::limit, "Most items in a page.").range(1, kPageItemsMax));
 };
 template <>
 struct Shape<BlobRow> {
   static constexpr std::string_view name = "Blob";
   static constexpr auto fields = std::make_tuple(
-      field("name", &BlobRow::name, "Its name in the project."), field("address", &BlobRow::address, "Of its content, under the tenant's key."),
+      field("name", &BlobRow::name, "Its name in the project."),
+      field("address", &BlobRow::address, "Of its content, under the tenant's key."),
       field("zone", &BlobRow::zone, "Where its bytes are."), field("bytes", &BlobRow::bytes, "Its length."),
       field("stored_bytes", &BlobRow::stored_bytes, "What storing it took just now; 0 for known content."),
-      field("content", &BlobRow::content, "Digest of the content, the same for every tenant."), field("created_us", &BlobRow::created_us, "When."),
-      field("created_by", &BlobRow::created_by, "By whom."), field("pins", &BlobRow::pins, "Reasons for which it is kept."));
+      field("content", &BlobRow::content, "Digest of the content, the same for every tenant."),
+      field("created_us", &BlobRow::created_us, "When."), field("created_by", &BlobRow::created_by, "By whom."),
+      field("pins", &BlobRow::pins, "Reasons for which it is kept."));
 };
 template <>
 struct Shape<BatchStored> {
   static constexpr std::string_view name = "BatchStored";
-  static constexpr auto fields = std::make_tuple(field("files", &BatchStored::files, "How many."), field("bytes", &BatchStored::bytes, "In all."),
-                                                 field("stored_bytes", &BatchStored::stored_bytes, "What storing them took."));
+  static constexpr auto fields =
+      std::make_tuple(field("files", &BatchStored::files, "How many."), field("bytes", &BatchStored::bytes, "In all."),
+                      field("stored_bytes", &BatchStored::stored_bytes, "What storing them took."));
 };
 template <>
 struct Shape<PinRequest> {
   static constexpr std::string_view name = "PinRequest";
-  static constexpr auto fields = std::make_tuple(field("name", &PinRequest::name, "Its name; to unpin also its address.").required().length(1, vault::kNameBytesMax),
-                                                 field("reason", &PinRequest::reason, "Why it is kept.").required().length(1, 256));
+  static constexpr auto fields =
+      std::make_tuple(field("name", &PinRequest::name, "Its name; to unpin also its address.")
+                          .required()
+                          .length(1, vault::kNameBytesMax),
+                      field("reason", &PinRequest::reason, "Why it is kept.").required().length(1, 256));
 };
 template <>
 struct Shape<Collected> {
   static constexpr std::string_view name = "Collected";
-  static constexpr auto fields = std::make_tuple(field("objects", &Collected::objects, "Deleted."), field("bytes", &Collected::bytes, "Reclaimed."),
-                                                 field("kept", &Collected::kept, "Objects that something names or pins."),
-                                                 field("missing", &Collected::missing, "Addresses that are named but not there."));
+  static constexpr auto fields = std::make_tuple(
+      field("objects", &Collected::objects, "Deleted."), field("bytes", &Collected::bytes, "Reclaimed."),
+      field("kept", &Collected::kept, "Objects that something names or pins."),
+      field("missing", &Collected::missing, "Addresses that are named but not there."));
 };
 template <>
 struct Shape<Scrubbed> {
   static constexpr std::string_view name = "Scrubbed";
-  static constexpr auto fields = std::make_tuple(field("objects", &Scrubbed::objects, "Stored blocks read."), field("bytes", &Scrubbed::bytes, "Read."),
-                                                 field("damaged", &Scrubbed::damaged, "Blocks that are not what was written."));
+  static constexpr auto fields = std::make_tuple(
+      field("objects", &Scrubbed::objects, "Stored blocks read."), field("bytes", &Scrubbed::bytes, "Read."),
+      field("damaged", &Scrubbed::damaged, "Blocks that are not what was written."));
 };
 template <>
 struct Shape<KeyRow> {
   static constexpr std::string_view name = "Key";
   static constexpr auto fields = std::make_tuple(
-      field("level", &KeyRow::level, "zone, tenant or address."), field("zone", &KeyRow::zone, "Its zone."), field("tenant", &KeyRow::tenant, "Its tenant."),
-      field("version", &KeyRow::version, "Its version."), field("state", &KeyRow::state, "active, retired or destroyed."));
+      field("level", &KeyRow::level, "zone, tenant or address."), field("zone", &KeyRow::zone, "Its zone."),
+      field("tenant", &KeyRow::tenant, "Its tenant."), field("version", &KeyRow::version, "Its version."),
+      field("state", &KeyRow::state, "active, retired or destroyed."));
 };
 template <>
 struct Shape<RotateRequest> {
   static constexpr std::string_view name = "RotateRequest";
-  static constexpr auto fields = std::make_tuple(field("level", &RotateRequest::level, "Which key.").required().one_of(kKeyLevels),
-                                                 field("zone", &RotateRequest::zone, "For zone and tenant."), field("tenant", &RotateRequest::tenant, "For tenant."));
+  static constexpr auto fields =
+      std::make_tuple(field("level", &RotateRequest::level, "Which key.").required().one_of(kKeyLevels),
+                      field("zone", &RotateRequest::zone, "For zone and tenant."),
+                      field("tenant", &RotateRequest::tenant, "For tenant."));
 };
 template <>
 struct Shape<RotatedKey> {
   static constexpr std::string_view name = "RotatedKey";
-  static constexpr auto fields = std::make_tuple(field("level", &RotatedKey::level, "Which key."), field("version", &RotatedKey::version, "Of the new key; 0 for the root."),
-                                                 field("rewrapped", &RotatedKey::rewrapped, "Keys below it that were wrapped again."));
+  static constexpr auto fields =
+      std::make_tuple(field("level", &RotatedKey::level, "Which key."),
+                      field("version", &RotatedKey::version, "Of the new key; 0 for the root."),
+                      field("rewrapped", &RotatedKey::rewrapped, "Keys below it that were wrapped again."));
 };
 }  // namespace falaj
 
@@ -159,7 +176,15 @@ std::optional<ZoneName> zone_of(const std::optional<std::string>& text) {
 }
 
 BlobRow row_of_blob(const vault::Entry& e) {
-  return {e.name, e.address.hex(), e.zone.str(), e.content.hex(), e.created_by, static_cast<std::int64_t>(e.bytes), static_cast<std::int64_t>(e.new_bytes), e.created_us, e.pins};
+  return {e.name,
+          e.address.hex(),
+          e.zone.str(),
+          e.content.hex(),
+          e.created_by,
+          static_cast<std::int64_t>(e.bytes),
+          static_cast<std::int64_t>(e.new_bytes),
+          e.created_us,
+          e.pins};
 }
 
 // Reads a batch: for each file its name (u32 length, bytes), its size (u64), its bytes.
@@ -175,7 +200,8 @@ class BatchReader {
     read_exactly(std::span(first).subspan(got));
     const std::uint32_t name_bytes = ByteReader(first).u32();
     if (name_bytes == 0 || name_bytes > vault::kNameBytesMax)
-      throw Error(Code::invalid, fmt::format("batch: a name has 1 to {} bytes, not {}", vault::kNameBytesMax, name_bytes));
+      throw Error(Code::invalid,
+                  fmt::format("batch: a name has 1 to {} bytes, not {}", vault::kNameBytesMax, name_bytes));
     Bytes head(name_bytes + 8);
     read_exactly(head);
     vault::NewFile file;
@@ -226,72 +252,93 @@ net::Response send_blob(Platform& platform, const Call& call, const std::string&
 
 void add_storing(Routes& routes, Platform& platform) {
   routes.add_stream<PutQuery>(
-      {Method::post, "/v1/blobs", Permission::of("blob.create", "{scope}"), kBlobBody, Audit::verb("blob.create"), Place::worker,
-       "Store the body under a name. Durable when it answers."},
+      {Method::post, "/v1/blobs", Permission::of("blob.create", "{scope}"), kBlobBody, Audit::verb("blob.create"),
+       Place::worker, "Store the body under a name. Durable when it answers."},
       "", [&platform](Call& call, const PutQuery& in, net::Request& request) {
         const auto where = where_of(call);
-        const auto entry = platform.vault.put(where, zone_of(in.zone), in.name, [&](std::span<std::byte> out) { return request.body.read(out); },
-                                              call.act(iam::Scope::of(where.tenant.str(), where.project.str(), "blob", in.name).str()));
+        const auto entry = platform.vault.put(
+            where, zone_of(in.zone), in.name, [&](std::span<std::byte> out) { return request.body.read(out); },
+            call.act(iam::Scope::of(where.tenant.str(), where.project.str(), "blob", in.name).str()));
         return detail::json_response(encode(row_of_blob(entry)));
       });
   routes.add_stream<BatchQuery>(
-      {Method::post, "/v1/blobs/batch", Permission::of("blob.create", "{scope}"), kBlobBody, Audit::verb("blob.create"), Place::worker,
-       "Store many files with one durable answer: for each its name (u32 length, bytes), its size (u64), its bytes; little-endian."},
+      {Method::post, "/v1/blobs/batch", Permission::of("blob.create", "{scope}"), kBlobBody, Audit::verb("blob.create"),
+       Place::worker,
+       "Store many files with one durable answer: for each its name (u32 length, bytes), its size (u64), its bytes; "
+       "little-endian."},
       "", [&platform](Call& call, const BatchQuery& in, net::Request& request) {
         const auto where = where_of(call);
         BatchReader reader(request.body);
-        const auto batch = platform.vault.put_many(where, zone_of(in.zone), [&] { return reader.next(); }, call.act(where.scope().str()));
-        return detail::json_response(encode(BatchStored{static_cast<std::int64_t>(batch.files), static_cast<std::int64_t>(batch.bytes), static_cast<std::int64_t>(batch.new_bytes)}));
+        const auto batch = platform.vault.put_many(
+            where, zone_of(in.zone), [&] { return reader.next(); }, call.act(where.scope().str()));
+        return detail::json_response(
+            encode(BatchStored{static_cast<std::int64_t>(batch.files), static_cast<std::int64_t>(batch.bytes),
+                               static_cast<std::int64_t>(batch.new_bytes)}));
       });
   routes.add<BlobQuery, Nothing>(
-      {Method::del, "/v1/blobs", Permission::of("blob.delete", "{scope}"), BodyLimit::none(), Audit::verb("blob.delete"), Place::worker,
+      {Method::del, "/v1/blobs", Permission::of("blob.delete", "{scope}"), BodyLimit::none(),
+       Audit::verb("blob.delete"), Place::worker,
        "Forget a name; its bytes go at the next collection unless something else keeps them."},
       [&platform](Call& call, const BlobQuery& in) {
         const auto where = where_of(call);
-        platform.vault.remove(where, in.name, call.act(iam::Scope::of(where.tenant.str(), where.project.str(), "blob", in.name).str()));
+        platform.vault.remove(where, in.name,
+                              call.act(iam::Scope::of(where.tenant.str(), where.project.str(), "blob", in.name).str()));
       });
 }
 
 void add_reading(Routes& routes, Platform& platform) {
   routes.add<BlobListQuery, Page<BlobRow>>(
-      {Method::get, "/v1/blobs", Permission::of("blob.list", "{scope}"), BodyLimit::none(), Audit::read(), Place::worker, "Names in a project, in order."},
+      {Method::get, "/v1/blobs", Permission::of("blob.list", "{scope}"), BodyLimit::none(), Audit::read(),
+       Place::worker, "Names in a project, in order."},
       [&platform](Call& call, const BlobListQuery& in) {
         Page<BlobRow> page;
-        for (const auto& entry : platform.vault.list(where_of(call), in.prefix, in.cursor, static_cast<std::size_t>(in.limit))) page.items.push_back(row_of_blob(entry));
+        for (const auto& entry :
+             platform.vault.list(where_of(call), in.prefix, in.cursor, static_cast<std::size_t>(in.limit)))
+          page.items.push_back(row_of_blob(entry));
         if (static_cast<std::int64_t>(page.items.size()) == in.limit) page.next = page.items.back().name;
         return page;
       });
-  routes.add<BlobQuery, BlobRow>({Method::get, "/v1/blobs/info", Permission::of("blob.read", "{scope}"), BodyLimit::none(), Audit::read(), Place::worker, "What is known of a name."},
-                                 [&platform](Call& call, const BlobQuery& in) { return row_of_blob(platform.vault.info(where_of(call), in.name)); });
-  routes.add_stream<BlobQuery>({Method::get, "/v1/blobs/content", Permission::of("blob.read", "{scope}"), BodyLimit::none(), Audit::read(), Place::worker,
-                                "The bytes of a name, verified as they are sent; Range is understood."},
-                               "application/octet-stream",
-                               [&platform](Call& call, const BlobQuery& in, net::Request&) { return send_blob(platform, call, in.name); });
+  routes.add<BlobQuery, BlobRow>({Method::get, "/v1/blobs/info", Permission::of("blob.read", "{scope}"),
+                                  BodyLimit::none(), Audit::read(), Place::worker, "What is known of a name."},
+                                 [&platform](Call& call, const BlobQuery& in) {
+                                   return row_of_blob(platform.vault.info(where_of(call), in.name));
+                                 });
+  routes.add_stream<BlobQuery>(
+      {Method::get, "/v1/blobs/content", Permission::of("blob.read", "{scope}"), BodyLimit::none(), Audit::read(),
+       Place::worker, "The bytes of a name, verified as they are sent; Range is understood."},
+      "application/octet-stream",
+      [&platform](Call& call, const BlobQuery& in, net::Request&) { return send_blob(platform, call, in.name); });
 }
 
 void add_keeping(Routes& routes, Platform& platform) {
-  routes.add<PinRequest, Nothing>({Method::post, "/v1/blobs/pin", Permission::of("blob.pin", "{scope}"), kSmallBody, Audit::verb("blob.pin"), Place::worker,
-                                   "Keep the bytes of a name even when the name is removed."},
-                                  [&platform](Call& call, const PinRequest& in) {
-                                    const auto where = where_of(call);
-                                    platform.vault.pin(where, in.name, in.reason, call.act(where.scope().str()));
-                                  });
-  routes.add<PinRequest, Nothing>({Method::post, "/v1/blobs/unpin", Permission::of("blob.pin", "{scope}"), kSmallBody, Audit::verb("blob.unpin"), Place::worker, "Undo a pin."},
+  routes.add<PinRequest, Nothing>(
+      {Method::post, "/v1/blobs/pin", Permission::of("blob.pin", "{scope}"), kSmallBody, Audit::verb("blob.pin"),
+       Place::worker, "Keep the bytes of a name even when the name is removed."},
+      [&platform](Call& call, const PinRequest& in) {
+        const auto where = where_of(call);
+        platform.vault.pin(where, in.name, in.reason, call.act(where.scope().str()));
+      });
+  routes.add<PinRequest, Nothing>({Method::post, "/v1/blobs/unpin", Permission::of("blob.pin", "{scope}"), kSmallBody,
+                                   Audit::verb("blob.unpin"), Place::worker, "Undo a pin."},
                                   [&platform](Call& call, const PinRequest& in) {
                                     const auto where = where_of(call);
                                     platform.vault.unpin(where, in.name, in.reason, call.act(where.scope().str()));
                                   });
-  routes.add<Nothing, Collected>({Method::post, "/v1/blobs/gc", Permission::of("blob.collect", "/"), kSmallBody, Audit::verb("blob.collect"), Place::worker,
-                                  "Delete bytes that nothing names or pins, once older than the grace time."},
-                                 [&platform](Call& call, const Nothing&) {
-                                   const auto r = platform.vault.collect(call.act("/"));
-                                   return Collected{static_cast<std::int64_t>(r.objects), static_cast<std::int64_t>(r.bytes), static_cast<std::int64_t>(r.kept), r.missing};
-                                 });
-  routes.add<Nothing, Scrubbed>({Method::post, "/v1/blobs/scrub", Permission::of("blob.scrub", "/"), kSmallBody, Audit::read(), Place::worker, "Read everything stored and verify it."},
-                                [&platform](Call&, const Nothing&) {
-                                  const auto r = platform.vault.scrub();
-                                  return Scrubbed{static_cast<std::int64_t>(r.objects), static_cast<std::int64_t>(r.bytes), r.damaged};
-                                });
+  routes.add<Nothing, Collected>(
+      {Method::post, "/v1/blobs/gc", Permission::of("blob.collect", "/"), kSmallBody, Audit::verb("blob.collect"),
+       Place::worker, "Delete bytes that nothing names or pins, once older than the grace time."},
+      [&platform](Call& call, const Nothing&) {
+        const auto r = platform.vault.collect(call.act("/"));
+        return Collected{static_cast<std::int64_t>(r.objects), static_cast<std::int64_t>(r.bytes),
+                         static_cast<std::int64_t>(r.kept), r.missing};
+      });
+  routes.add<Nothing, Scrubbed>(
+      {Method::post, "/v1/blobs/scrub", Permission::of("blob.scrub", "/"), kSmallBody, Audit::read(), Place::worker,
+       "Read everything stored and verify it."},
+      [&platform](Call&, const Nothing&) {
+        const auto r = platform.vault.scrub();
+        return Scrubbed{static_cast<std::int64_t>(r.objects), static_cast<std::int64_t>(r.bytes), r.damaged};
+      });
 }
 
 RotatedKey rotate(Platform& platform, Call& call, const RotateRequest& in) {
@@ -301,22 +348,26 @@ RotatedKey rotate(Platform& platform, Call& call, const RotateRequest& in) {
   } else if (in.level == "zone") {
     rotated = platform.keys.rotate_zone(ZoneName::parse(in.zone), call.act("/zone/" + in.zone));
   } else {
-    rotated = platform.keys.rotate_tenant(ZoneName::parse(in.zone), TenantName::parse(in.tenant), call.act("/t/" + in.tenant));
+    rotated = platform.keys.rotate_tenant(ZoneName::parse(in.zone), TenantName::parse(in.tenant),
+                                          call.act("/t/" + in.tenant));
   }
   return {in.level, static_cast<std::int64_t>(rotated.version), rotated.rewrapped};
 }
 
 void add_keys(Routes& routes, Platform& platform) {
-  routes.add<Nothing, Page<KeyRow>>({Method::get, "/v1/keys", Permission::of("key.list", "/"), BodyLimit::none(), Audit::read(), Place::here, "Keys and their versions, never the keys."},
-                                    [&platform](Call&, const Nothing&) {
-                                      Page<KeyRow> page;
-                                      for (const auto& k : platform.keys.list())
-                                        page.items.push_back({k.level, k.zone, k.tenant, k.state, std::int64_t{k.version}});
-                                      return page;
-                                    });
-  routes.add<RotateRequest, RotatedKey>({Method::post, "/v1/keys/rotate", Permission::of("key.rotate", "/"), kSmallBody, Audit::verb("key.rotate"), Place::worker,
-                                         "Make a new key at a level; what it protects stays readable and is not rewritten."},
-                                        [&platform](Call& call, const RotateRequest& in) { return rotate(platform, call, in); });
+  routes.add<Nothing, Page<KeyRow>>(
+      {Method::get, "/v1/keys", Permission::of("key.list", "/"), BodyLimit::none(), Audit::read(), Place::here,
+       "Keys and their versions, never the keys."},
+      [&platform](Call&, const Nothing&) {
+        Page<KeyRow> page;
+        for (const auto& k : platform.keys.list())
+          page.items.push_back({k.level, k.zone, k.tenant, k.state, std::int64_t{k.version}});
+        return page;
+      });
+  routes.add<RotateRequest, RotatedKey>(
+      {Method::post, "/v1/keys/rotate", Permission::of("key.rotate", "/"), kSmallBody, Audit::verb("key.rotate"),
+       Place::worker, "Make a new key at a level; what it protects stays readable and is not rewritten."},
+      [&platform](Call& call, const RotateRequest& in) { return rotate(platform, call, in); });
 }
 
 }  // namespace

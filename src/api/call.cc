@@ -12,7 +12,9 @@ namespace {
 constexpr std::size_t kIdempotencyKeyBytesMax = 128;
 constexpr std::int64_t kAnswerLifeUs = std::int64_t{24} * 3600 * 1'000'000;
 
-std::string seal_context(const std::string& actor, const std::string& key) { return fmt::format("answer\n{}\n{}", actor, key); }
+std::string seal_context(const std::string& actor, const std::string& key) {
+  return fmt::format("answer\n{}\n{}", actor, key);
+}
 
 }  // namespace
 
@@ -56,7 +58,8 @@ std::string Call::idempotency_key() const {
   const auto key = head_.headers.find("Idempotency-Key");
   if (!key) return "";
   if (key->empty() || key->size() > kIdempotencyKeyBytesMax)
-    throw Error(Code::invalid, fmt::format("Idempotency-Key must have 1 to {} bytes, not {}", kIdempotencyKeyBytesMax, key->size()));
+    throw Error(Code::invalid,
+                fmt::format("Idempotency-Key must have 1 to {} bytes, not {}", kIdempotencyKeyBytesMax, key->size()));
   return std::string(*key);
 }
 
@@ -67,14 +70,16 @@ std::optional<json::value> Call::earlier_answer(const std::string& key) {
                         [&](const sql::Row& row) {
                           if (row.digest(0) != request_digest_)
                             throw Error(Code::conflict, "this Idempotency-Key was used for another request");
-                          return parse_json(as_text(crypto::open(platform_.answer_key, as_bytes(seal_context(who, key)), row.bytes(1))));
+                          return parse_json(as_text(
+                              crypto::open(platform_.answer_key, as_bytes(seal_context(who, key)), row.bytes(1))));
                         });
   });
 }
 
 void Call::remember_answer(sql::Writer& writer, const std::string& key, const json::value& answer) {
   const std::string who = actor();
-  const Bytes sealed = crypto::seal(platform_.answer_key, as_bytes(seal_context(who, key)), as_bytes(json::serialize(answer)));
+  const Bytes sealed =
+      crypto::seal(platform_.answer_key, as_bytes(seal_context(who, key)), as_bytes(json::serialize(answer)));
   writer.execute("INSERT INTO api_answer (actor, idempotency_key, request, answer, created_us) VALUES (?, ?, ?, ?, ?)",
                  {who, key, request_digest_.view(), BytesView(sealed), platform_.clock.wall().count()});
 }
@@ -82,7 +87,9 @@ void Call::remember_answer(sql::Writer& writer, const std::string& key, const js
 std::int64_t forget_old_answers(Platform& platform) {
   const std::int64_t before = platform.clock.wall().count() - kAnswerLifeUs;
   const bool any = platform.database.read([&](sql::Reader& reader) {
-    return reader.first("SELECT 1 FROM api_answer WHERE created_us < ? LIMIT 1", {before}, [](const sql::Row&) { return true; }).has_value();
+    return reader
+        .first("SELECT 1 FROM api_answer WHERE created_us < ? LIMIT 1", {before}, [](const sql::Row&) { return true; })
+        .has_value();
   });
   if (!any) return 0;
   return platform.database.write({"system/upkeep", "answer.forget", "/", ""}, [&](sql::Writer& writer) {

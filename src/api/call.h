@@ -18,8 +18,13 @@ namespace falaj::api {
 // One API call after it was admitted: who asks, for what, and the way to change something in their name.
 class Call {
  public:
-  Call(Platform& platform, const Route& route, const net::Head& head, PathParameters parameters, std::optional<iam::Identity> caller)
-      : platform_(platform), route_(route), head_(head), parameters_(std::move(parameters)), caller_(std::move(caller)) {}
+  Call(Platform& platform, const Route& route, const net::Head& head, PathParameters parameters,
+       std::optional<iam::Identity> caller)
+      : platform_(platform),
+        route_(route),
+        head_(head),
+        parameters_(std::move(parameters)),
+        caller_(std::move(caller)) {}
 
   const iam::Identity& caller() const;  // Requires: the route is not for anyone
   std::string actor() const;            // "user/ada"; "anyone" before login

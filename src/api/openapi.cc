@@ -24,9 +24,14 @@ json::array parameters_of(const Route& route, json::object& definitions, bool fr
   json::array out;
   for (const auto element : split(route.path.substr(1), '/'))
     if (element.starts_with('{'))
-      out.push_back({{"name", element.substr(1, element.size() - 2)}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}});
+      out.push_back({{"name", element.substr(1, element.size() - 2)},
+                     {"in", "path"},
+                     {"required", true},
+                     {"schema", {{"type", "string"}}}});
   if (route.permission.resource().find("{scope}") != std::string_view::npos)
-    out.push_back({{"name", "scope"}, {"in", "query"}, {"description", "where to look: /, /t/TENANT or /t/TENANT/p/PROJECT"},
+    out.push_back({{"name", "scope"},
+                   {"in", "query"},
+                   {"description", "where to look: /, /t/TENANT or /t/TENANT/p/PROJECT"},
                    {"schema", {{"type", "string"}, {"default", "/"}}}});
   if (from_query && route.request_schema) {
     const auto ref = std::string(route.request_schema(definitions).at("$ref").as_string());
@@ -42,7 +47,9 @@ json::object responses_of(const Route& route, json::object& definitions) {
   if (!route.raw_type.empty())
     ok["content"] = json::object{{route.raw_type, json::object{}}};
   else
-    ok["content"] = json::object{{"application/json", {{"schema", route.response_schema ? route.response_schema(definitions) : json::object{{"type", "object"}}}}}};
+    ok["content"] = json::object{
+        {"application/json",
+         {{"schema", route.response_schema ? route.response_schema(definitions) : json::object{{"type", "object"}}}}}};
   json::object out{{"200", std::move(ok)}};
   const auto error = [&](int status, std::string_view why) {
     json::object response = with_schema("application/json", {{"$ref", "#/components/schemas/Error"}});
@@ -55,7 +62,8 @@ json::object responses_of(const Route& route, json::object& definitions) {
     error(row_of(Code::denied).http, "Not allowed.");
   }
   if (route.path.find('{') != std::string_view::npos) error(row_of(Code::not_found).http, "No such thing.");
-  if (!route.audit.verb().empty()) error(row_of(Code::conflict).http, "Changed by somebody else, or the name is taken.");
+  if (!route.audit.verb().empty())
+    error(row_of(Code::conflict).http, "Changed by somebody else, or the name is taken.");
   error(row_of(Code::exhausted).http, "Too many calls or a quota is reached; retry after the time given.");
   error(row_of(Code::unavailable).http, "Overloaded or stopping; retry after the time given.");
   return out;
@@ -88,14 +96,16 @@ std::string Routes::openapi(std::string_view version) const {
       operation["requestBody"] = with_schema("application/json", route->request_schema(definitions));
     operation["responses"] = responses_of(*route, definitions);
     if (route->permission.kind() == Permission::Kind::anyone) operation["security"] = json::array{};
-    if (route->permission.kind() == Permission::Kind::action) operation["x-falaj-permission"] = route->permission.action();
+    if (route->permission.kind() == Permission::Kind::action)
+      operation["x-falaj-permission"] = route->permission.action();
     if (!route->audit.verb().empty()) operation["x-falaj-audit"] = route->audit.verb();
     if (!paths.contains(route->path)) paths[route->path] = json::object{};
     paths[route->path].as_object()[lower(net::name(route->method))] = std::move(operation);
   }
   const json::object document{
       {"openapi", "3.1.0"},
-      {"info", {{"title", "Falaj"}, {"version", version}, {"license", {{"name", "Apache-2.0"}, {"identifier", "Apache-2.0"}}}}},
+      {"info",
+       {{"title", "Falaj"}, {"version", version}, {"license", {{"name", "Apache-2.0"}, {"identifier", "Apache-2.0"}}}}},
       {"security", json::array{{{"bearer", json::array{}}}, {{"session", json::array{}}}}},
       {"paths", std::move(paths)},
       {"components",

@@ -56,46 +56,55 @@ using namespace api;
 template <>
 struct Shape<SourceText> {
   static constexpr std::string_view name = "SourceText";
-  static constexpr auto fields = std::make_tuple(field("file", &SourceText::file, "Its name, for messages.").required().length(1, 1024),
-                                                 field("text", &SourceText::text, "YAML, one or more documents.").required().length(0, 1 << 20));
+  static constexpr auto fields =
+      std::make_tuple(field("file", &SourceText::file, "Its name, for messages.").required().length(1, 1024),
+                      field("text", &SourceText::text, "YAML, one or more documents.").required().length(0, 1 << 20));
 };
 template <>
 struct Shape<ApplyRequest> {
   static constexpr std::string_view name = "ApplyRequest";
-  static constexpr auto fields = std::make_tuple(field("sources", &ApplyRequest::sources, "Files of resources.").required().length(1, 1000),
-                                                 field("dry_run", &ApplyRequest::dry_run, "Check everything and say what would change, but change nothing."));
+  static constexpr auto fields = std::make_tuple(
+      field("sources", &ApplyRequest::sources, "Files of resources.").required().length(1, 1000),
+      field("dry_run", &ApplyRequest::dry_run, "Check everything and say what would change, but change nothing."));
 };
 template <>
 struct Shape<ChangeRow> {
   static constexpr std::string_view name = "Change";
-  static constexpr auto fields = std::make_tuple(
-      field("change", &ChangeRow::change, "created, updated, unchanged or deleted."), field("kind", &ChangeRow::kind, "Its kind."), field("name", &ChangeRow::name, "Its name."),
-      field("resource", &ChangeRow::resource, "In words, such as Project acme/flights."), field("revision", &ChangeRow::revision, "The one it has now."),
-      field("diff", &ChangeRow::diff, "What differs, field by field."));
+  static constexpr auto fields =
+      std::make_tuple(field("change", &ChangeRow::change, "created, updated, unchanged or deleted."),
+                      field("kind", &ChangeRow::kind, "Its kind."), field("name", &ChangeRow::name, "Its name."),
+                      field("resource", &ChangeRow::resource, "In words, such as Project acme/flights."),
+                      field("revision", &ChangeRow::revision, "The one it has now."),
+                      field("diff", &ChangeRow::diff, "What differs, field by field."));
 };
 template <>
 struct Shape<Changes> {
   static constexpr std::string_view name = "Changes";
-  static constexpr auto fields = std::make_tuple(field("changes", &Changes::changes, "One entry a resource, in the order of application."));
+  static constexpr auto fields =
+      std::make_tuple(field("changes", &Changes::changes, "One entry a resource, in the order of application."));
 };
 template <>
 struct Shape<ListQuery> {
   static constexpr std::string_view name = "ListQuery";
-  static constexpr auto fields = std::make_tuple(field("selector", &ListQuery::selector, "Only those with these labels: key=value,..."),
-                                                 field("cursor", &ListQuery::cursor, "From the page before."),
-                                                 field("limit", &ListQuery::limit, "Most items in a page.").range(1, kPageItemsMax));
+  static constexpr auto fields =
+      std::make_tuple(field("selector", &ListQuery::selector, "Only those with these labels: key=value,..."),
+                      field("cursor", &ListQuery::cursor, "From the page before."),
+                      field("limit", &ListQuery::limit, "Most items in a page.").range(1, kPageItemsMax));
 };
 template <>
 struct Shape<RevisionRow> {
   static constexpr std::string_view name = "Revision";
   static constexpr auto fields = std::make_tuple(
-      field("revision", &RevisionRow::revision, "Its number."), field("at_us", &RevisionRow::at_us, "When."), field("change", &RevisionRow::change, "create, update or delete."),
-      field("by", &RevisionRow::by, "Who."), field("digest", &RevisionRow::digest, "Of what was declared."), field("resource", &RevisionRow::resource, "What was declared."));
+      field("revision", &RevisionRow::revision, "Its number."), field("at_us", &RevisionRow::at_us, "When."),
+      field("change", &RevisionRow::change, "create, update or delete."), field("by", &RevisionRow::by, "Who."),
+      field("digest", &RevisionRow::digest, "Of what was declared."),
+      field("resource", &RevisionRow::resource, "What was declared."));
 };
 template <>
 struct Shape<RollbackRequest> {
   static constexpr std::string_view name = "RollbackRequest";
-  static constexpr auto fields = std::make_tuple(field("revision", &RollbackRequest::revision, "The one to return to.").required().range(1, 1'000'000'000));
+  static constexpr auto fields = std::make_tuple(
+      field("revision", &RollbackRequest::revision, "The one to return to.").required().range(1, 1'000'000'000));
 };
 template <>
 struct Shape<Exported> {
@@ -105,8 +114,9 @@ struct Shape<Exported> {
 template <>
 struct Shape<ResourcePage> {
   static constexpr std::string_view name = "ResourcePage";
-  static constexpr auto fields = std::make_tuple(field("items", &ResourcePage::items, "Resources: apiVersion, kind, metadata, spec, status."),
-                                                 field("next", &ResourcePage::next, "Give it as 'cursor' to get the next part; absent at the end."));
+  static constexpr auto fields = std::make_tuple(
+      field("items", &ResourcePage::items, "Resources: apiVersion, kind, metadata, spec, status."),
+      field("next", &ResourcePage::next, "Give it as 'cursor' to get the next part; absent at the end."));
 };
 }  // namespace falaj
 
@@ -126,7 +136,8 @@ resource::Authorise authorise(const Call& call) {
 Changes rows_of(const std::vector<resource::Change>& changes) {
   Changes out;
   for (const auto& c : changes)
-    out.changes.push_back({std::string(resource::name(c.outcome)), c.key.kind, c.key.name, c.key.str(), c.revision, c.diff});
+    out.changes.push_back(
+        {std::string(resource::name(c.outcome)), c.key.kind, c.key.name, c.key.str(), c.revision, c.diff});
   return out;
 }
 
@@ -157,22 +168,26 @@ void add_reading(Routes& routes, Platform& platform) {
        "Resources of a kind, at and below 'scope', that the caller may read."},
       [&platform](Call& call, const ListQuery& in) {
         const auto scope = call.scope();
-        const auto page = platform.resources.list(call.parameter("kind"), {std::string(scope.tenant()), std::string(scope.project()), in.selector, in.cursor, in.limit}, authorise(call));
+        const auto page = platform.resources.list(
+            call.parameter("kind"),
+            {std::string(scope.tenant()), std::string(scope.project()), in.selector, in.cursor, in.limit},
+            authorise(call));
         ResourcePage out;
         for (const auto& item : page.items) out.items.push_back(item.json());
         if (!page.next.empty()) out.next = page.next;
         return out;
       });
-  routes.add<Nothing, json::value>(
-      {Method::get, "/v1/resources/{kind}/{name}", Permission::signed_in(), BodyLimit::none(), Audit::read(), Place::here, "One resource."},
-      [&platform](Call& call, const Nothing&) {
-        const auto key = key_of(platform, call);
-        call.require(platform.resources.registry().get(key.kind).action("read"), key.scope());
-        return platform.resources.get(key).json();
-      });
+  routes.add<Nothing, json::value>({Method::get, "/v1/resources/{kind}/{name}", Permission::signed_in(),
+                                    BodyLimit::none(), Audit::read(), Place::here, "One resource."},
+                                   [&platform](Call& call, const Nothing&) {
+                                     const auto key = key_of(platform, call);
+                                     call.require(platform.resources.registry().get(key.kind).action("read"),
+                                                  key.scope());
+                                     return platform.resources.get(key).json();
+                                   });
   routes.add<Nothing, Page<RevisionRow>>(
-      {Method::get, "/v1/resources/{kind}/{name}/history", Permission::signed_in(), BodyLimit::none(), Audit::read(), Place::worker,
-       "Every revision of a resource, oldest first."},
+      {Method::get, "/v1/resources/{kind}/{name}/history", Permission::signed_in(), BodyLimit::none(), Audit::read(),
+       Place::worker, "Every revision of a resource, oldest first."},
       [&platform](Call& call, const Nothing&) {
         const auto key = key_of(platform, call);
         call.require(platform.resources.registry().get(key.kind).action("read"), key.scope());
@@ -185,9 +200,12 @@ void add_reading(Routes& routes, Platform& platform) {
         }
         return page;
       });
-  routes.add<Nothing, Exported>({Method::get, "/v1/export", Permission::signed_in(), BodyLimit::none(), Audit::read(), Place::worker,
-                                 "All resources at and below 'scope' that the caller may read, as YAML."},
-                                [&platform](Call& call, const Nothing&) { return Exported{platform.resources.export_yaml(call.scope(), authorise(call))}; });
+  routes.add<Nothing, Exported>(
+      {Method::get, "/v1/export", Permission::signed_in(), BodyLimit::none(), Audit::read(), Place::worker,
+       "All resources at and below 'scope' that the caller may read, as YAML."},
+      [&platform](Call& call, const Nothing&) {
+        return Exported{platform.resources.export_yaml(call.scope(), authorise(call))};
+      });
 }
 
 }  // namespace
@@ -195,27 +213,34 @@ void add_reading(Routes& routes, Platform& platform) {
 void add_resource_routes(Routes& routes, Platform& platform) {
   routes.add<ApplyRequest, Changes>(
       {Method::post, "/v1/apply", Permission::signed_in(), kFilesBody, Audit::verb("resource.apply"), Place::worker,
-       "Make the platform as these resources say: all of it, or none. Each needs KIND.create or KIND.update where it belongs."},
+       "Make the platform as these resources say: all of it, or none. Each needs KIND.create or KIND.update where it "
+       "belongs."},
       [&platform](Call& call, const ApplyRequest& in) {
         const auto documents = documents_of(in);
-        return rows_of(in.dry_run ? platform.resources.plan(documents, authorise(call)) : platform.resources.apply(unnamed_act(call), documents, authorise(call)));
+        return rows_of(in.dry_run ? platform.resources.plan(documents, authorise(call))
+                                  : platform.resources.apply(unnamed_act(call), documents, authorise(call)));
       });
-  routes.add<ApplyRequest, Changes>({Method::post, "/v1/diff", Permission::signed_in(), kFilesBody, Audit::read(), Place::worker, "What apply would change."},
-                                    [&platform](Call& call, const ApplyRequest& in) { return rows_of(platform.resources.plan(documents_of(in), authorise(call))); });
+  routes.add<ApplyRequest, Changes>({Method::post, "/v1/diff", Permission::signed_in(), kFilesBody, Audit::read(),
+                                     Place::worker, "What apply would change."},
+                                    [&platform](Call& call, const ApplyRequest& in) {
+                                      return rows_of(platform.resources.plan(documents_of(in), authorise(call)));
+                                    });
   add_reading(routes, platform);
   routes.add<Nothing, Changes>(
-      {Method::del, "/v1/resources/{kind}/{name}", Permission::signed_in(), BodyLimit::none(), Audit::verb("resource.delete"), Place::worker,
+      {Method::del, "/v1/resources/{kind}/{name}", Permission::signed_in(), BodyLimit::none(),
+       Audit::verb("resource.delete"), Place::worker,
        "Delete a resource; refused while another depends on it. Needs KIND.delete."},
       [&platform](Call& call, const Nothing&) {
         const resource::Key key = key_of(platform, call);
         return rows_of(platform.resources.remove(unnamed_act(call), {&key, 1}, authorise(call)));
       });
-  routes.add<RollbackRequest, Changes>(
-      {Method::post, "/v1/resources/{kind}/{name}/rollback", Permission::signed_in(), kSmallBody, Audit::verb("resource.rollback"), Place::worker,
-       "Make a resource again what it was at a revision. Needs KIND.update."},
-      [&platform](Call& call, const RollbackRequest& in) {
-        return rows_of(platform.resources.rollback(unnamed_act(call), key_of(platform, call), in.revision, authorise(call)));
-      });
+  routes.add<RollbackRequest, Changes>({Method::post, "/v1/resources/{kind}/{name}/rollback", Permission::signed_in(),
+                                        kSmallBody, Audit::verb("resource.rollback"), Place::worker,
+                                        "Make a resource again what it was at a revision. Needs KIND.update."},
+                                       [&platform](Call& call, const RollbackRequest& in) {
+                                         return rows_of(platform.resources.rollback(
+                                             unnamed_act(call), key_of(platform, call), in.revision, authorise(call)));
+                                       });
 }
 
 }  // namespace falaj::api

@@ -99,7 +99,8 @@ net::Response json_response(const json::value& value) {
   return response;
 }
 
-void put_query_value(json::object& out, std::string_view key, std::string_view value, bool number, bool boolean, bool list) {
+void put_query_value(json::object& out, std::string_view key, std::string_view value, bool number, bool boolean,
+                     bool list) {
   json::value typed(value);
   if (number) {
     if (const auto v = parse_int(value)) typed = *v;

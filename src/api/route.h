@@ -35,7 +35,9 @@ class Permission {
   // Any valid credential; the handler asks for more with Call::require where it depends on the request.
   static Permission signed_in() { return Permission(Kind::signed_in, "", ""); }
   // `action` on `resource`; both may hold {parameter} of the path, and {scope}, the query's "scope" (default "/").
-  static Permission of(std::string_view action, std::string_view resource) { return Permission(Kind::action, action, resource); }
+  static Permission of(std::string_view action, std::string_view resource) {
+    return Permission(Kind::action, action, resource);
+  }
 
   enum class Kind { anyone, signed_in, action };
   Kind kind() const { return kind_; }
@@ -43,7 +45,8 @@ class Permission {
   std::string_view resource() const { return resource_; }
 
  private:
-  Permission(Kind kind, std::string_view action, std::string_view resource) : kind_(kind), action_(action), resource_(resource) {}
+  Permission(Kind kind, std::string_view action, std::string_view resource)
+      : kind_(kind), action_(action), resource_(resource) {}
   Kind kind_;
   std::string_view action_, resource_;
 };
@@ -85,8 +88,8 @@ struct Nothing {};  // a request or response without fields
 
 struct Route : Declaration {
   explicit Route(const Declaration& declaration) : Declaration(declaration) {}
-  bool raw_body = false;       // the handler reads the body itself
-  std::string raw_type;        // content type of such a response
+  bool raw_body = false;                                                       // the handler reads the body itself
+  std::string raw_type;                                                        // content type of such a response
   std::function<json::object(json::object&)> request_schema, response_schema;  // unset: none
   std::function<net::Response(Call&, net::Request&)> handle;
 };
@@ -135,7 +138,8 @@ namespace detail {
 
 json::value read_json_body(Call& call, net::Request& request);
 net::Response json_response(const json::value& value);
-void put_query_value(json::object& out, std::string_view key, std::string_view value, bool number, bool boolean, bool list);
+void put_query_value(json::object& out, std::string_view key, std::string_view value, bool number, bool boolean,
+                     bool list);
 
 template <class T>
 struct Plain {
@@ -172,7 +176,8 @@ json::value query_object(const net::Head& head) {
 
 template <class In>
 In read_input(const Route& route, Call& call, net::Request& request) {
-  const bool from_query = route.method == Method::get || route.method == Method::head || route.method == Method::del || route.raw_body;
+  const bool from_query =
+      route.method == Method::get || route.method == Method::head || route.method == Method::del || route.raw_body;
   return decode<In>(from_query ? query_object<In>(request.head) : read_json_body(call, request), "request");
 }
 

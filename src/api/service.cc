@@ -31,28 +31,35 @@ net::Admission refuse(const Error& error, const net::Head& head) {
 }
 
 net::Admission no_such_route(const Routes::Match& match, const net::Head& head) {
-  if (match.allowed.empty()) return refuse(Error(Code::not_found, fmt::format("no such path: {}", head.path.substr(0, 100))), head);
+  if (match.allowed.empty())
+    return refuse(Error(Code::not_found, fmt::format("no such path: {}", head.path.substr(0, 100))), head);
   std::vector<std::string> allowed;
   for (const auto method : match.allowed) allowed.emplace_back(net::name(method));
-  auto admission = refuse(Error(Code::invalid, fmt::format("this path takes {}, not {}", join(allowed, ", "), net::name(head.method))), head);
+  auto admission = refuse(
+      Error(Code::invalid, fmt::format("this path takes {}, not {}", join(allowed, ", "), net::name(head.method))),
+      head);
   admission.refusal->status = 405;
   admission.refusal->headers.set("Allow", join(allowed, ", "));
   return admission;
 }
 
 // Runs the handler; what it throws becomes the answer.
-net::Response run(Platform& platform, const Route& route, net::Request& request, PathParameters parameters, std::optional<iam::Identity> caller) {
+net::Response run(Platform& platform, const Route& route, net::Request& request, PathParameters parameters,
+                  std::optional<iam::Identity> caller) {
   try {
     Call call(platform, route, request.head, std::move(parameters), std::move(caller));
     return route.handle(call, request);
   } catch (const Error& e) {
     if (e.code() == Code::internal || e.code() == Code::corrupt)
       log::error("call_failed", {{"request", request.head.request_id}, {"route", route.path}, {"problem", e.what()}});
-    return error_response(e.code() == Code::internal ? Error(Code::internal, "an error of ours; the server's log has it under this request id") : e,
+    return error_response(e.code() == Code::internal
+                              ? Error(Code::internal, "an error of ours; the server's log has it under this request id")
+                              : e,
                           request.head.request_id);
   } catch (const std::exception& e) {
     log::error("call_failed", {{"request", request.head.request_id}, {"route", route.path}, {"problem", e.what()}});
-    return error_response(Error(Code::internal, "an error of ours; the server's log has it under this request id"), request.head.request_id);
+    return error_response(Error(Code::internal, "an error of ours; the server's log has it under this request id"),
+                          request.head.request_id);
   }
 }
 
@@ -66,12 +73,15 @@ ApiService::ApiService(Platform& platform, const Routes& routes, Metrics& metric
   for (const auto& route : routes.all()) {
     const Labels labels{{"method", std::string(net::name(route->method))}, {"route", std::string(route->path)}};
     auto& probe = probes_[route.get()];
-    probe.seconds = &metrics.histogram("falaj_api_request_seconds", "Time from the head of a call to the end of its answer.",
-                                       Metrics::seconds_buckets(), labels);
+    probe.seconds =
+        &metrics.histogram("falaj_api_request_seconds", "Time from the head of a call to the end of its answer.",
+                           Metrics::seconds_buckets(), labels);
     for (int c = 0; c < 6; ++c) {
       Labels with_class = labels;
       with_class["code"] = fmt::format("{}xx", c);
-      probe.by_class[c] = c < 2 ? nullptr : &metrics.counter("falaj_api_requests_total", "Calls answered, by class of status.", with_class);
+      probe.by_class[c] =
+          c < 2 ? nullptr
+                : &metrics.counter("falaj_api_requests_total", "Calls answered, by class of status.", with_class);
     }
   }
 }
@@ -98,7 +108,8 @@ net::Admission ApiService::deny(const Route& route, const net::Head& head, const
   net::Admission admission;
   admission.body_bytes_max = route.limits.bytes();
   admission.place = Place::worker;
-  const sql::Act act{actor, std::string(route.permission.action().empty() ? route.path : route.permission.action()), resource, head.request_id};
+  const sql::Act act{actor, std::string(route.permission.action().empty() ? route.path : route.permission.action()),
+                     resource, head.request_id};
   admission.handle = [this, act, error](net::Request& request) {
     try {
       platform_.audit.record_denied(act, {{"why", error.what()}});
@@ -120,7 +131,8 @@ net::Admission ApiService::admit(const net::Head& head) {
   std::optional<iam::Identity> caller;
   if (route.permission.kind() != Permission::Kind::anyone) {
     try {
-      caller = platform_.directory.authenticate({head.headers.find("Authorization").value_or(""), session_of(head), head.peer.certificate});
+      caller = platform_.directory.authenticate(
+          {head.headers.find("Authorization").value_or(""), session_of(head), head.peer.certificate});
     } catch (const Error& e) {
       return deny(route, head, e, "anyone", head.path);
     }
@@ -138,27 +150,36 @@ net::Admission ApiService::admit(const net::Head& head) {
     }
   }
   try {
-    limit(caller ? caller->principal.str() : "anyone " + head.peer.address, caller ? platform_.limits.caller : platform_.limits.anyone);
+    limit(caller ? caller->principal.str() : "anyone " + head.peer.address,
+          caller ? platform_.limits.caller : platform_.limits.anyone);
   } catch (const Error& e) {
     return refuse(e, head);
   }
   net::Admission admission;
   admission.body_bytes_max = route.limits.bytes();
   admission.place = route.place;
-  admission.handle = [this, &route, parameters = std::move(match.parameters), caller = std::move(caller)](net::Request& request) mutable {
+  admission.handle = [this, &route, parameters = std::move(match.parameters),
+                      caller = std::move(caller)](net::Request& request) mutable {
     return run(platform_, route, request, std::move(parameters), std::move(caller));
   };
   return admission;
 }
 
-void ApiService::finished(const net::Head& head, int status, std::int64_t micros, std::uint64_t bytes_in, std::uint64_t bytes_out) {
+void ApiService::finished(const net::Head& head, int status, std::int64_t micros, std::uint64_t bytes_in,
+                          std::uint64_t bytes_out) {
   if (const auto match = routes_.match(head.method, head.path); match.route) {
     const auto& probe = probes_.at(match.route);
     probe.seconds->Observe(static_cast<double>(micros) / 1e6);
     probe.by_class[std::clamp(status / 100, 2, 5)]->Increment();
   }
-  log::debug("call", {{"request", head.request_id}, {"method", net::name(head.method)}, {"path", head.path}, {"status", status},
-                      {"micros", micros}, {"bytes_in", bytes_in}, {"bytes_out", bytes_out}, {"peer", head.peer.address}});
+  log::debug("call", {{"request", head.request_id},
+                      {"method", net::name(head.method)},
+                      {"path", head.path},
+                      {"status", status},
+                      {"micros", micros},
+                      {"bytes_in", bytes_in},
+                      {"bytes_out", bytes_out},
+                      {"peer", head.peer.address}});
 }
 
 }  // namespace falaj::api

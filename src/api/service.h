@@ -22,14 +22,16 @@ class ApiService final : public net::Service {
   ApiService(Platform& platform, const Routes& routes, Metrics& metrics);
 
   net::Admission admit(const net::Head& head) override;
-  void finished(const net::Head& head, int status, std::int64_t micros, std::uint64_t bytes_in, std::uint64_t bytes_out) override;
+  void finished(const net::Head& head, int status, std::int64_t micros, std::uint64_t bytes_in,
+                std::uint64_t bytes_out) override;
 
  private:
   struct RouteProbe {
     Histogram* seconds;
     Counter* by_class[6];  // [2] = 2xx, ...
   };
-  net::Admission deny(const Route& route, const net::Head& head, const Error& error, const std::string& actor, const std::string& resource);
+  net::Admission deny(const Route& route, const net::Head& head, const Error& error, const std::string& actor,
+                      const std::string& resource);
   void limit(const std::string& who, const iam::Rate& rate);  // throws exhausted
 
   Platform& platform_;

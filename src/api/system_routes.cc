@@ -59,36 +59,42 @@ struct Shape<Version> {
 template <>
 struct Shape<DatabaseStatus> {
   static constexpr std::string_view name = "DatabaseStatus";
-  static constexpr auto fields = std::make_tuple(field("engine", &DatabaseStatus::engine, "sqlite or postgresql."),
-                                                 field("writes", &DatabaseStatus::writes, "Made durable since the start."),
-                                                 field("writes_per_commit", &DatabaseStatus::writes_per_commit, "Mean since the start."));
+  static constexpr auto fields =
+      std::make_tuple(field("engine", &DatabaseStatus::engine, "sqlite or postgresql."),
+                      field("writes", &DatabaseStatus::writes, "Made durable since the start."),
+                      field("writes_per_commit", &DatabaseStatus::writes_per_commit, "Mean since the start."));
 };
 template <>
 struct Shape<BlobStatus> {
   static constexpr std::string_view name = "BlobStatus";
-  static constexpr auto fields = std::make_tuple(field("objects", &BlobStatus::objects, "Named blobs."), field("bytes", &BlobStatus::bytes, "Of them."),
+  static constexpr auto fields = std::make_tuple(field("objects", &BlobStatus::objects, "Named blobs."),
+                                                 field("bytes", &BlobStatus::bytes, "Of them."),
                                                  field("zones", &BlobStatus::zones, "Zones that hold some."));
 };
 template <>
 struct Shape<AuditStatus> {
   static constexpr std::string_view name = "AuditStatus";
-  static constexpr auto fields = std::make_tuple(field("records", &AuditStatus::records, "In the log."), field("root", &AuditStatus::root, "Of the tree over them."));
+  static constexpr auto fields = std::make_tuple(field("records", &AuditStatus::records, "In the log."),
+                                                 field("root", &AuditStatus::root, "Of the tree over them."));
 };
 template <>
 struct Shape<Status> {
   static constexpr std::string_view name = "Status";
   static constexpr auto fields = std::make_tuple(
-      field("server", &Status::server, "Its address."), field("version", &Status::version, "Of the program."), field("uptime_us", &Status::uptime_us, "Since the start."),
-      field("resources", &Status::resources, "Declared."), field("resident_bytes", &Status::resident_bytes, "Memory in use."),
-      field("database", &Status::database, "The metadata store."), field("blobs", &Status::blobs, "The blob store."), field("audit", &Status::audit, "The audit log."));
+      field("server", &Status::server, "Its address."), field("version", &Status::version, "Of the program."),
+      field("uptime_us", &Status::uptime_us, "Since the start."), field("resources", &Status::resources, "Declared."),
+      field("resident_bytes", &Status::resident_bytes, "Memory in use."),
+      field("database", &Status::database, "The metadata store."), field("blobs", &Status::blobs, "The blob store."),
+      field("audit", &Status::audit, "The audit log."));
 };
 template <>
 struct Shape<config::Row> {
   static constexpr std::string_view name = "Setting";
   static constexpr auto fields = std::make_tuple(
-      field("key", &config::Row::key, "Its name."), field("value", &config::Row::value, "What it is."), field("default", &config::Row::standard, "What it is by default."),
-      field("source", &config::Row::source, "Where the value came from."), field("help", &config::Row::help, "What it does."),
-      field("allowed", &config::Row::allowed, "What it may be."));
+      field("key", &config::Row::key, "Its name."), field("value", &config::Row::value, "What it is."),
+      field("default", &config::Row::standard, "What it is by default."),
+      field("source", &config::Row::source, "Where the value came from."),
+      field("help", &config::Row::help, "What it does."), field("allowed", &config::Row::allowed, "What it may be."));
 };
 }  // namespace falaj
 
@@ -114,9 +120,11 @@ Status status_of(Platform& platform) {
   const sql::Probe probe(platform.metrics);  // the same numbers that /metrics shows
   const auto commits = probe.writes_per_commit.Collect().histogram;
   status.database.writes = static_cast<std::int64_t>(probe.writes.Value());
-  status.database.writes_per_commit = commits.sample_count == 0 ? 0 : commits.sample_sum / static_cast<double>(commits.sample_count);
+  status.database.writes_per_commit =
+      commits.sample_count == 0 ? 0 : commits.sample_sum / static_cast<double>(commits.sample_count);
   status.resources = platform.database.read([](sql::Reader& reader) {
-    return reader.first("SELECT COUNT(*) FROM resource", {}, [](const sql::Row& row) { return row.integer(0); }).value_or(0);
+    return reader.first("SELECT COUNT(*) FROM resource", {}, [](const sql::Row& row) { return row.integer(0); })
+        .value_or(0);
   });
   const auto blobs = platform.vault.totals();
   status.blobs = {static_cast<std::int64_t>(blobs.names), static_cast<std::int64_t>(blobs.bytes), blobs.zones};
@@ -133,17 +141,19 @@ net::Response plain(std::string_view type, std::string text) {
 }
 
 void add_health(Routes& routes, Platform& platform) {
-  routes.add<Nothing, Health>({Method::get, "/healthz", Permission::anyone(), BodyLimit::none(), Audit::read(), Place::here, "Whether the process is alive."},
+  routes.add<Nothing, Health>({Method::get, "/healthz", Permission::anyone(), BodyLimit::none(), Audit::read(),
+                               Place::here, "Whether the process is alive."},
                               [](Call&, const Nothing&) { return Health{"ok"}; });
   routes.add<Nothing, Health>(
-      {Method::get, "/readyz", Permission::anyone(), BodyLimit::none(), Audit::read(), Place::worker, "Whether it takes calls: the database answers and it is not stopping."},
+      {Method::get, "/readyz", Permission::anyone(), BodyLimit::none(), Audit::read(), Place::worker,
+       "Whether it takes calls: the database answers and it is not stopping."},
       [&platform](Call&, const Nothing&) {
         if (!platform.ready()) throw Error(Code::unavailable, "starting or stopping");
         platform.database.read([](sql::Reader& reader) { reader.query("SELECT 1", {}, [](const sql::Row&) {}); });
         return Health{"ok"};
       });
-  routes.add_stream<Nothing>({Method::get, "/metrics", Permission::of("metrics.read", "/"), BodyLimit::none(), Audit::read(), Place::worker,
-                              "Every number of the process, in Prometheus' text format."},
+  routes.add_stream<Nothing>({Method::get, "/metrics", Permission::of("metrics.read", "/"), BodyLimit::none(),
+                              Audit::read(), Place::worker, "Every number of the process, in Prometheus' text format."},
                              "text/plain", [&platform](Call&, const Nothing&, net::Request&) {
                                return plain("text/plain; version=0.0.4; charset=utf-8", platform.metrics.render());
                              });
@@ -153,15 +163,23 @@ void add_health(Routes& routes, Platform& platform) {
 
 void add_system_routes(Routes& routes, Platform& platform) {
   add_health(routes, platform);
-  routes.add<Nothing, Version>({Method::get, "/v1/version", Permission::anyone(), BodyLimit::none(), Audit::read(), Place::here, "The program's version."},
+  routes.add<Nothing, Version>({Method::get, "/v1/version", Permission::anyone(), BodyLimit::none(), Audit::read(),
+                                Place::here, "The program's version."},
                                [&platform](Call&, const Nothing&) { return Version{platform.version}; });
-  routes.add<Nothing, Status>({Method::get, "/v1/status", Permission::of("status.read", "/"), BodyLimit::none(), Audit::read(), Place::worker, "How the server is."},
+  routes.add<Nothing, Status>({Method::get, "/v1/status", Permission::of("status.read", "/"), BodyLimit::none(),
+                               Audit::read(), Place::worker, "How the server is."},
                               [&platform](Call&, const Nothing&) { return status_of(platform); });
   routes.add<Nothing, Page<config::Row>>(
-      {Method::get, "/v1/config", Permission::of("config.read", "/"), BodyLimit::none(), Audit::read(), Place::here, "Every setting: its value, where that came from, what is allowed."},
-      [&platform](Call&, const Nothing&) { return Page<config::Row>{platform.settings, std::nullopt}; });
-  routes.add_stream<Nothing>({Method::get, "/v1/openapi.json", Permission::anyone(), BodyLimit::none(), Audit::read(), Place::here, "This API, described."},
-                             "application/json", [&routes, &platform, text = std::make_shared<std::string>(), once = std::make_shared<std::once_flag>()](Call&, const Nothing&, net::Request&) {
+      {Method::get, "/v1/config", Permission::of("config.read", "/"), BodyLimit::none(), Audit::read(), Place::here,
+       "Every setting: its value, where that came from, what is allowed."},
+      [&platform](Call&, const Nothing&) {
+        return Page<config::Row>{platform.settings, std::nullopt};
+      });
+  routes.add_stream<Nothing>({Method::get, "/v1/openapi.json", Permission::anyone(), BodyLimit::none(), Audit::read(),
+                              Place::here, "This API, described."},
+                             "application/json",
+                             [&routes, &platform, text = std::make_shared<std::string>(),
+                              once = std::make_shared<std::once_flag>()](Call&, const Nothing&, net::Request&) {
                                std::call_once(*once, [&] { *text = routes.openapi(platform.version); });
                                return plain("application/json", *text);
                              });

@@ -6,8 +6,8 @@
 
 #include <iostream>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "cli/session.h"
 #include "foundation/base/text.h"
@@ -37,9 +37,13 @@ std::string ask_secret(std::string_view question) {
 }
 
 void print_whoami(Session& session) {
-  session.output().details(session.api().get("/v1/whoami"),
-                           {{"principal", "principal"}, {"tenant", "tenant"}, {"groups", "groups"}, {"roles", "roles"},
-                            {"credential", "credential"}, {"expires", "expires_us", As::time}, {"server", "server"}});
+  session.output().details(session.api().get("/v1/whoami"), {{"principal", "principal"},
+                                                             {"tenant", "tenant"},
+                                                             {"groups", "groups"},
+                                                             {"roles", "roles"},
+                                                             {"credential", "credential"},
+                                                             {"expires", "expires_us", As::time},
+                                                             {"server", "server"}});
 }
 
 struct LoginOptions {
@@ -75,9 +79,11 @@ void add_login(CLI::App& app, Session& session) {
   auto* login_command = app.add_subcommand("login", "Log in to a server and keep a token for it in a context");
   login_command->add_option("server", options->server, "URL of the server (default http://127.0.0.1:8470)");
   login_command->add_option("--user", options->user, "User name; the password is asked for, or read from a pipe");
-  login_command->add_flag("--with-token", options->with_token, "Use an API token (--token, or asked for) instead of a password");
+  login_command->add_flag("--with-token", options->with_token,
+                          "Use an API token (--token, or asked for) instead of a password");
   login_command->add_option("--name", options->name, "Name of the context to make")->capture_default_str();
-  login_command->add_option("--token-lifetime", options->token_lifetime, "How long the kept token is valid")->capture_default_str();
+  login_command->add_option("--token-lifetime", options->token_lifetime, "How long the kept token is valid")
+      ->capture_default_str();
   login_command->callback([&session, options] { login(session, *options); });
   app.add_subcommand("logout", "Revoke the token in use and forget it")->callback([&session] {
     session.api().post("/v1/logout", json::object{});
@@ -97,9 +103,13 @@ void add_contexts(CLI::App& app, Session& session) {
     const Contexts contexts = Contexts::load();
     json::array items;
     for (const auto& c : contexts.all)
-      items.push_back({{"name", c.name}, {"url", c.url}, {"tenant", c.tenant}, {"project", c.project},
+      items.push_back({{"name", c.name},
+                       {"url", c.url},
+                       {"tenant", c.tenant},
+                       {"project", c.project},
                        {"current", c.name == contexts.current ? "*" : ""}});
-    session.output().table(items, {{"", "current"}, {"name", "name"}, {"url", "url"}, {"tenant", "tenant"}, {"project", "project"}});
+    session.output().table(
+        items, {{"", "current"}, {"name", "name"}, {"url", "url"}, {"tenant", "tenant"}, {"project", "project"}});
   });
   auto name = std::make_shared<std::string>();
   auto* use = context->add_subcommand("use", "Choose the context that commands use");
@@ -112,7 +122,8 @@ void add_contexts(CLI::App& app, Session& session) {
     session.output().line(fmt::format("using {}", *name));
   });
   auto url = std::make_shared<std::string>();
-  auto* add = context->add_subcommand("add", "Add or change a context (also takes --token, --ca-file, --tenant, --project)");
+  auto* add =
+      context->add_subcommand("add", "Add or change a context (also takes --token, --ca-file, --tenant, --project)");
   add->add_option("name", *name, "Its name")->required();
   add->add_option("server", *url, "URL of the server")->required();
   add->callback([&session, name, url] {
@@ -147,14 +158,16 @@ void add_tokens(CLI::App& app, Session& session) {
   create->add_option("name", options->name, "What it is for")->required();
   create->add_option("--ttl", options->ttl, "How long it is valid, such as 12h or 30d")->capture_default_str();
   create->add_option("--for", options->principal, "Whose token: user/NAME or service/TENANT/NAME (default: yours)");
-  create->add_option("--action", options->actions, "Only these actions, such as blob.read or 'blob.*'; may be repeated");
+  create->add_option("--action", options->actions,
+                     "Only these actions, such as blob.read or 'blob.*'; may be repeated");
   create->add_option("--at", options->at, "Only at and below this scope, such as /t/acme/p/flights");
   create->callback([&session, options] {
     json::object body{{"name", options->name}, {"ttl", options->ttl}};
     if (!options->principal.empty()) body["principal"] = options->principal;
     if (!options->actions.empty() || !options->at.empty()) {
       json::object restriction{{"scope", options->at.empty() ? "/" : options->at}};
-      restriction["actions"] = options->actions.empty() ? json::array{"*"} : json::array(options->actions.begin(), options->actions.end());
+      restriction["actions"] =
+          options->actions.empty() ? json::array{"*"} : json::array(options->actions.begin(), options->actions.end());
       body["restrictions"] = json::array{restriction};
     }
     const auto made = session.api().post("/v1/tokens", body);
@@ -164,9 +177,12 @@ void add_tokens(CLI::App& app, Session& session) {
       session.output().value(made);
   });
   token->add_subcommand("ls", "List tokens: yours, or all that you may see")->callback([&session] {
-    session.output().table(session.api().get("/v1/tokens").at("items").as_array(),
-                           {{"id", "id"}, {"name", "name"}, {"principal", "principal"}, {"created", "created_us", As::time},
-                            {"expires", "expires_us", As::time}, {"state", "state"}});
+    session.output().table(session.api().get("/v1/tokens").at("items").as_array(), {{"id", "id"},
+                                                                                    {"name", "name"},
+                                                                                    {"principal", "principal"},
+                                                                                    {"created", "created_us", As::time},
+                                                                                    {"expires", "expires_us", As::time},
+                                                                                    {"state", "state"}});
   });
   auto id = std::make_shared<std::string>();
   auto* revoke = token->add_subcommand("rm", "Revoke a token, at once");
@@ -184,7 +200,8 @@ void add_users_and_certificates(CLI::App& app, Session& session) {
   auto* password = user->add_subcommand("passwd", "Set a user's password; asked for, or read from a pipe");
   password->add_option("name", *name, "Whose")->required();
   password->callback([&session, name] {
-    session.api().post("/v1/users/" + client::path_element(*name) + "/password", {{"password", ask_secret("new password: ")}});
+    session.api().post("/v1/users/" + client::path_element(*name) + "/password",
+                       {{"password", ask_secret("new password: ")}});
     session.output().line("password set for " + *name);
   });
 
@@ -192,7 +209,8 @@ void add_users_and_certificates(CLI::App& app, Session& session) {
   certificate->require_subcommand(1);
   auto principal = std::make_shared<std::string>();
   auto fingerprint = std::make_shared<std::string>();
-  auto* bind = certificate->add_subcommand("bind", "Let a certificate, by its SHA-256 fingerprint, stand for a principal");
+  auto* bind =
+      certificate->add_subcommand("bind", "Let a certificate, by its SHA-256 fingerprint, stand for a principal");
   bind->add_option("fingerprint", *fingerprint, "64 hexadecimal digits")->required();
   bind->add_option("principal", *principal, "user/NAME or service/TENANT/NAME")->required();
   bind->callback([&session, fingerprint, principal] {
@@ -200,8 +218,9 @@ void add_users_and_certificates(CLI::App& app, Session& session) {
     session.output().line(fmt::format("bound {} to {}", fingerprint->substr(0, 12), *principal));
   });
   certificate->add_subcommand("ls", "List bound certificates")->callback([&session] {
-    session.output().table(session.api().get("/v1/certificates").at("items").as_array(),
-                           {{"fingerprint", "fingerprint"}, {"principal", "principal"}, {"created", "created_us", As::time}});
+    session.output().table(
+        session.api().get("/v1/certificates").at("items").as_array(),
+        {{"fingerprint", "fingerprint"}, {"principal", "principal"}, {"created", "created_us", As::time}});
   });
   auto* unbind = certificate->add_subcommand("rm", "Let a certificate stand for nobody");
   unbind->add_option("fingerprint", *fingerprint, "64 hexadecimal digits")->required();

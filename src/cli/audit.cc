@@ -5,8 +5,8 @@
 #include <iostream>
 #include <sstream>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "cli/progress.h"
 #include "cli/session.h"
@@ -63,7 +63,11 @@ void verify(Session& session, const AuditOptions& options) {
     body["head"] = parse_json(text.str());
   }
   const auto report = session.api().post("/v1/audit/verify", body);
-  session.output().details(report, {{"records", "records"}, {"intact", "intact"}, {"first altered record", "first_bad"}, {"why", "problem"}, {"root", "root"}});
+  session.output().details(report, {{"records", "records"},
+                                    {"intact", "intact"},
+                                    {"first altered record", "first_bad"},
+                                    {"why", "problem"},
+                                    {"root", "root"}});
   if (!report.at("intact").as_bool()) throw Error(Code::corrupt, "the audit log was altered");
 }
 
@@ -79,24 +83,30 @@ void add_audit_commands(CLI::App& app, Session& session) {
   log->callback([&session, options] {
     auto query = filter_of(session, *options);
     query.emplace_back("limit", std::to_string(options->limit));
-    session.output().table(session.api().get("/v1/audit", query).at("items").as_array(),
-                           {{"record", "sequence"}, {"time", "unix_us", As::time}, {"actor", "actor"}, {"verb", "verb"},
-                            {"outcome", "outcome"}, {"resource", "resource"}, {"request", "request_id"}});
+    session.output().table(session.api().get("/v1/audit", query).at("items").as_array(), {{"record", "sequence"},
+                                                                                          {"time", "unix_us", As::time},
+                                                                                          {"actor", "actor"},
+                                                                                          {"verb", "verb"},
+                                                                                          {"outcome", "outcome"},
+                                                                                          {"resource", "resource"},
+                                                                                          {"request", "request_id"}});
   });
 
-  auto* verify_command = audit->add_subcommand("verify", "Recompute every record, the tree and its signed heads; names the first altered record");
-  verify_command->add_option("--head", options->head, "Also prove that the log continues this head, saved earlier with audit head");
+  auto* verify_command = audit->add_subcommand(
+      "verify", "Recompute every record, the tree and its signed heads; names the first altered record");
+  verify_command->add_option("--head", options->head,
+                             "Also prove that the log continues this head, saved earlier with audit head");
   verify_command->callback([&session, options] { verify(session, *options); });
 
   auto* prove = audit->add_subcommand("prove", "A proof, checkable without this server, that a record is in the log");
   prove->add_option("record", options->sequence, "Its number")->required();
   prove->callback([&session, options] {
-    session.output().raw(pretty(session.api().get("/v1/audit/" + client::path_element(options->sequence) + "/proof")) + "\n");
+    session.output().raw(pretty(session.api().get("/v1/audit/" + client::path_element(options->sequence) + "/proof")) +
+                         "\n");
   });
 
-  audit->add_subcommand("head", "The signed head of the log: keep it elsewhere, verify against it later")->callback([&session] {
-    session.output().raw(pretty(session.api().get("/v1/audit/head")) + "\n");
-  });
+  audit->add_subcommand("head", "The signed head of the log: keep it elsewhere, verify against it later")
+      ->callback([&session] { session.output().raw(pretty(session.api().get("/v1/audit/head")) + "\n"); });
 
   auto* export_command = audit->add_subcommand("export", "Records as JSON lines, oldest first");
   add_filter(*export_command, *options);
@@ -106,10 +116,12 @@ void add_audit_commands(CLI::App& app, Session& session) {
     if (!options->out.empty()) file.open(options->out, std::ios::binary | std::ios::trunc);
     std::ostream& out = options->out.empty() ? std::cout : file;
     Progress progress("exporting", 0, Progress::Unit::bytes, session.clock(), session.quiet || options->out.empty());
-    session.api().download(net::Method::get, "/v1/audit/export", filter_of(session, *options), nullptr, [](auto) {}, [&](BytesView piece) {
-      out.write(reinterpret_cast<const char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
-      progress.add(piece.size());
-    });
+    session.api().download(
+        net::Method::get, "/v1/audit/export", filter_of(session, *options), nullptr, [](auto) {},
+        [&](BytesView piece) {
+          out.write(reinterpret_cast<const char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
+          progress.add(piece.size());
+        });
     out.flush();
     if (!out) throw Error(Code::unavailable, "writing the records failed");
   });

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <iostream>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "cli/progress.h"
 #include "cli/session.h"
@@ -21,10 +21,15 @@ using As = Column::As;
 
 constexpr std::size_t kPieceBytes = 256 * 1024;
 
-const std::vector<Column> kBlobColumns = {{"name", "name"}, {"bytes", "bytes", As::bytes}, {"zone", "zone"},
-                                          {"created", "created_us", As::time}, {"by", "created_by"}, {"address", "address"}};
-const std::vector<Column> kBlobRows = {{"name", "name"}, {"address", "address"}, {"bytes", "bytes", As::bytes},
-                                       {"newly stored", "stored_bytes", As::bytes}, {"content", "content"}, {"zone", "zone"}};
+const std::vector<Column> kBlobColumns = {{"name", "name"},     {"bytes", "bytes", As::bytes},
+                                          {"zone", "zone"},     {"created", "created_us", As::time},
+                                          {"by", "created_by"}, {"address", "address"}};
+const std::vector<Column> kBlobRows = {{"name", "name"},
+                                       {"address", "address"},
+                                       {"bytes", "bytes", As::bytes},
+                                       {"newly stored", "stored_bytes", As::bytes},
+                                       {"content", "content"},
+                                       {"zone", "zone"}};
 
 struct BlobOptions {
   std::string file, name, zone, out, reason = "by hand";
@@ -48,16 +53,21 @@ void put_file(Session& session, const BlobOptions& options) {
     size = fs::file_size(options.file);
   }
   std::istream& in = from_stdin ? std::cin : file;
-  const std::string name = !options.name.empty() ? options.name : from_stdin ? "" : fs::path(options.file).filename().string();
+  const std::string name = !options.name.empty() ? options.name
+                           : from_stdin          ? ""
+                                                 : fs::path(options.file).filename().string();
   if (name.empty()) throw Error(Code::invalid, "--name is needed for standard input");
   client::Query query{{"scope", session.project_scope()}, {"name", name}};
   if (!options.zone.empty()) query.emplace_back("zone", options.zone);
   Progress progress("storing " + name, size.value_or(0), Progress::Unit::bytes, session.clock(), session.quiet);
-  const auto answer = session.api().upload("/v1/blobs", query, [&] {
-    Bytes piece = next_piece(in);
-    progress.add(piece.size());
-    return piece;
-  }, size);
+  const auto answer = session.api().upload(
+      "/v1/blobs", query,
+      [&] {
+        Bytes piece = next_piece(in);
+        progress.add(piece.size());
+        return piece;
+      },
+      size);
   progress.finish();
   session.output().details(answer, kBlobRows);
 }
@@ -123,14 +133,19 @@ void put_directory(Session& session, const BlobOptions& options) {
   Pack pack(options.file, prefix);
   client::Query query{{"scope", session.project_scope()}};
   if (!options.zone.empty()) query.emplace_back("zone", options.zone);
-  Progress progress(fmt::format("storing {} files", pack.files()), pack.total_bytes(), Progress::Unit::bytes, session.clock(), session.quiet);
-  const auto answer = session.api().upload("/v1/blobs/batch", query, [&] {
-    Bytes piece = pack.next();
-    progress.add(piece.size());
-    return piece;
-  }, std::nullopt);
+  Progress progress(fmt::format("storing {} files", pack.files()), pack.total_bytes(), Progress::Unit::bytes,
+                    session.clock(), session.quiet);
+  const auto answer = session.api().upload(
+      "/v1/blobs/batch", query,
+      [&] {
+        Bytes piece = pack.next();
+        progress.add(piece.size());
+        return piece;
+      },
+      std::nullopt);
   progress.finish();
-  session.output().details(answer, {{"files", "files"}, {"bytes", "bytes", As::bytes}, {"newly stored", "stored_bytes", As::bytes}});
+  session.output().details(
+      answer, {{"files", "files"}, {"bytes", "bytes", As::bytes}, {"newly stored", "stored_bytes", As::bytes}});
 }
 
 void get_blob(Session& session, const BlobOptions& options) {
@@ -142,12 +157,16 @@ void get_blob(Session& session, const BlobOptions& options) {
   }
   std::ostream& out = to_stdout ? std::cout : file;
   std::optional<Progress> progress;
-  session.api().download(net::Method::get, "/v1/blobs/content", {{"scope", session.project_scope()}, {"name", options.file}}, nullptr,
-                         [&](auto size) { progress.emplace("fetching " + options.file, size.value_or(0), Progress::Unit::bytes, session.clock(), session.quiet || to_stdout); },
-                         [&](BytesView piece) {
-                           out.write(reinterpret_cast<const char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
-                           progress->add(piece.size());
-                         });
+  session.api().download(
+      net::Method::get, "/v1/blobs/content", {{"scope", session.project_scope()}, {"name", options.file}}, nullptr,
+      [&](auto size) {
+        progress.emplace("fetching " + options.file, size.value_or(0), Progress::Unit::bytes, session.clock(),
+                         session.quiet || to_stdout);
+      },
+      [&](BytesView piece) {
+        out.write(reinterpret_cast<const char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
+        progress->add(piece.size());
+      });
   out.flush();
   if (!out) throw Error(Code::unavailable, "writing the bytes failed: is the disk full?");
 }
@@ -172,9 +191,12 @@ void add_storing(CLI::App& blob, Session& session) {
   put->add_option("file", options->file, "A file, a directory, or - for standard input")->required();
   put->add_option("--name", options->name, "Name of the file, or prefix for a directory (default: the file's own)");
   put->add_option("--zone", options->zone, "Residency zone (default: the project's)");
-  put->callback([&session, options] { fs::is_directory(options->file) ? put_directory(session, *options) : put_file(session, *options); });
+  put->callback([&session, options] {
+    fs::is_directory(options->file) ? put_directory(session, *options) : put_file(session, *options);
+  });
 
-  auto* get = blob.add_subcommand("get", "Write the bytes of a name to a file or standard output; verified as they are read");
+  auto* get =
+      blob.add_subcommand("get", "Write the bytes of a name to a file or standard output; verified as they are read");
   get->add_option("name", options->file, "Its name")->required();
   get->add_option("-O,--out", options->out, "Where to (default: standard output)");
   get->callback([&session, options] { get_blob(session, *options); });
@@ -186,9 +208,16 @@ void add_storing(CLI::App& blob, Session& session) {
   auto* show = blob.add_subcommand("show", "What is known of a name");
   show->add_option("name", options->file, "Its name")->required();
   show->callback([&session, options] {
-    session.output().details(session.api().get("/v1/blobs/info", {{"scope", session.project_scope()}, {"name", options->file}}),
-                             {{"name", "name"}, {"address", "address"}, {"bytes", "bytes", As::bytes}, {"content", "content"}, {"zone", "zone"},
-                              {"pins", "pins"}, {"created", "created_us", As::time}, {"by", "created_by"}});
+    session.output().details(
+        session.api().get("/v1/blobs/info", {{"scope", session.project_scope()}, {"name", options->file}}),
+        {{"name", "name"},
+         {"address", "address"},
+         {"bytes", "bytes", As::bytes},
+         {"content", "content"},
+         {"zone", "zone"},
+         {"pins", "pins"},
+         {"created", "created_us", As::time},
+         {"by", "created_by"}});
   });
 
   auto* rm = blob.add_subcommand("rm", "Forget a name; its bytes go at the next gc unless something else holds them");
@@ -202,22 +231,30 @@ void add_storing(CLI::App& blob, Session& session) {
 void add_keeping(CLI::App& blob, Session& session) {
   auto options = std::make_shared<BlobOptions>();
   for (const std::string verb : {"pin", "unpin"}) {
-    auto* command = blob.add_subcommand(verb, verb == "pin" ? "Keep the bytes of a name even when the name is removed" : "Undo a pin");
+    auto* command = blob.add_subcommand(
+        verb, verb == "pin" ? "Keep the bytes of a name even when the name is removed" : "Undo a pin");
     command->add_option("name", options->file, "Its name, or its address once the name is gone")->required();
-    command->add_option("--reason", options->reason, "Why it is kept; pins of different reasons are independent")->capture_default_str();
+    command->add_option("--reason", options->reason, "Why it is kept; pins of different reasons are independent")
+        ->capture_default_str();
     command->callback([&session, options, verb] {
-      session.api().post("/v1/blobs/" + verb, {{"name", options->file}, {"reason", options->reason}}, {{"scope", session.project_scope()}});
+      session.api().post("/v1/blobs/" + verb, {{"name", options->file}, {"reason", options->reason}},
+                         {{"scope", session.project_scope()}});
       session.output().line(verb + "ned " + options->file);
     });
   }
-  auto* gc = blob.add_subcommand("gc", "Delete bytes that nothing names or pins, once older than the setting blobs.grace");
+  auto* gc =
+      blob.add_subcommand("gc", "Delete bytes that nothing names or pins, once older than the setting blobs.grace");
   gc->callback([&session] {
-    session.output().details(session.api().post("/v1/blobs/gc", json::object{}), {{"objects deleted", "objects"}, {"bytes reclaimed", "bytes", As::bytes}, {"objects kept", "kept"}});
+    session.output().details(
+        session.api().post("/v1/blobs/gc", json::object{}),
+        {{"objects deleted", "objects"}, {"bytes reclaimed", "bytes", As::bytes}, {"objects kept", "kept"}});
   });
   blob.add_subcommand("scrub", "Read everything stored and verify it")->callback([&session] {
     const auto report = session.api().post("/v1/blobs/scrub", json::object{});
-    session.output().details(report, {{"objects read", "objects"}, {"bytes read", "bytes", As::bytes}, {"damaged", "damaged"}});
-    if (!report.at("damaged").as_array().empty()) throw Error(Code::corrupt, "damaged objects were found; restore them from a backup");
+    session.output().details(report,
+                             {{"objects read", "objects"}, {"bytes read", "bytes", As::bytes}, {"damaged", "damaged"}});
+    if (!report.at("damaged").as_array().empty())
+      throw Error(Code::corrupt, "damaged objects were found; restore them from a backup");
   });
 }
 
@@ -225,20 +262,25 @@ void add_keys(CLI::App& app, Session& session) {
   auto* key = app.add_subcommand("key", "Encryption keys: root, zones, tenants");
   key->require_subcommand(1);
   key->add_subcommand("ls", "List keys and their versions (never the keys)")->callback([&session] {
-    session.output().table(session.api().get("/v1/keys").at("items").as_array(),
-                           {{"level", "level"}, {"zone", "zone"}, {"tenant", "tenant"}, {"version", "version"}, {"state", "state"}});
+    session.output().table(
+        session.api().get("/v1/keys").at("items").as_array(),
+        {{"level", "level"}, {"zone", "zone"}, {"tenant", "tenant"}, {"version", "version"}, {"state", "state"}});
   });
   auto level = std::make_shared<std::string>();
   auto zone = std::make_shared<std::string>();
-  auto* rotate = key->add_subcommand("rotate", "Make a new key at a level; what it protects stays readable and is not rewritten");
-  rotate->add_option("level", *level, "root, zone or tenant")->required()->check(CLI::IsMember({"root", "zone", "tenant"}));
+  auto* rotate =
+      key->add_subcommand("rotate", "Make a new key at a level; what it protects stays readable and is not rewritten");
+  rotate->add_option("level", *level, "root, zone or tenant")
+      ->required()
+      ->check(CLI::IsMember({"root", "zone", "tenant"}));
   rotate->add_option("--zone", *zone, "Which zone");
   rotate->callback([&session, level, zone] {
     json::object body{{"level", *level}};
     if (!zone->empty()) body["zone"] = *zone;
     session.api();
     if (!session.tenant.empty()) body["tenant"] = session.tenant;
-    session.output().details(session.api().post("/v1/keys/rotate", body), {{"rotated", "level"}, {"version", "version"}, {"keys rewrapped", "rewrapped"}});
+    session.output().details(session.api().post("/v1/keys/rotate", body),
+                             {{"rotated", "level"}, {"version", "version"}, {"keys rewrapped", "rewrapped"}});
   });
 }
 

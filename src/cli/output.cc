@@ -17,10 +17,14 @@ std::string shown(const json::value& value, Column::As as) {
   if (value.is_null()) return "-";
   if (const auto* number = value.if_int64()) {
     switch (as) {
-      case Column::As::bytes: return *number < 0 ? "-" : format_bytes(static_cast<std::uint64_t>(*number));
-      case Column::As::time: return *number == 0 ? "never" : format_time(*number);
-      case Column::As::duration: return format_duration_us(*number);
-      default: return std::to_string(*number);
+      case Column::As::bytes:
+        return *number < 0 ? "-" : format_bytes(static_cast<std::uint64_t>(*number));
+      case Column::As::time:
+        return *number == 0 ? "never" : format_time(*number);
+      case Column::As::duration:
+        return format_duration_us(*number);
+      default:
+        return std::to_string(*number);
     }
   }
   if (const auto* text = value.if_string())
@@ -32,7 +36,8 @@ std::string shown(const json::value& value, Column::As as) {
   }
   if (const auto* object = value.if_object()) {
     std::vector<std::string> parts;
-    for (const auto& [key, item] : *object) parts.push_back(fmt::format("{}={}", std::string_view(key), shown(item, as)));
+    for (const auto& [key, item] : *object)
+      parts.push_back(fmt::format("{}={}", std::string_view(key), shown(item, as)));
     return parts.empty() ? "-" : join(parts, ", ");
   }
   return json::serialize(value);
@@ -40,7 +45,8 @@ std::string shown(const json::value& value, Column::As as) {
 
 // Control characters of a stored name must not drive the reader's terminal.
 std::string harmless(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
   return text;
 }
 
@@ -123,17 +129,26 @@ std::size_t display_width(std::string_view utf8) {
 int exit_status(Code code) {
   switch (code) {
     case Code::internal:
-    case Code::corrupt: return 1;
-    case Code::invalid: return 2;
-    case Code::not_found: return 3;
+    case Code::corrupt:
+      return 1;
+    case Code::invalid:
+      return 2;
+    case Code::not_found:
+      return 3;
     case Code::exists:
-    case Code::conflict: return 4;
-    case Code::denied: return 5;
-    case Code::unauthenticated: return 6;
+    case Code::conflict:
+      return 4;
+    case Code::denied:
+      return 5;
+    case Code::unauthenticated:
+      return 6;
     case Code::exhausted:
-    case Code::unavailable: return 7;
-    case Code::deadline: return 8;
-    case Code::cancelled: return 9;
+    case Code::unavailable:
+      return 7;
+    case Code::deadline:
+      return 8;
+    case Code::cancelled:
+      return 9;
   }
   return 1;
 }

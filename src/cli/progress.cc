@@ -12,14 +12,20 @@
 
 namespace falaj::cli {
 namespace {
-constexpr sys::Micros kRedraw{100'000};     // on a terminal
-constexpr sys::Micros kReport{5'000'000};   // elsewhere
+constexpr sys::Micros kRedraw{100'000};    // on a terminal
+constexpr sys::Micros kReport{5'000'000};  // elsewhere
 constexpr std::size_t kBarWidth = 30;
 }  // namespace
 
 Progress::Progress(std::string what, std::uint64_t total, Unit unit, const sys::Clock& clock, bool quiet)
-    : what_(std::move(what)), total_(total), unit_(unit), clock_(clock), quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1),
-      started_(clock.now()), drawn_(started_) {}
+    : what_(std::move(what)),
+      total_(total),
+      unit_(unit),
+      clock_(clock),
+      quiet_(quiet),
+      terminal_(isatty(STDERR_FILENO) == 1),
+      started_(clock.now()),
+      drawn_(started_) {}
 
 Progress::~Progress() { finish(); }
 
@@ -46,12 +52,13 @@ void Progress::draw(bool last) {
     const double share = std::min(1.0, static_cast<double>(done_) / static_cast<double>(total_));
     const auto filled = static_cast<std::size_t>(share * kBarWidth);
     if (terminal_)
-      text = fmt::format("{} [{}{}] {:3.0f}%  {} of {}", what_, std::string(filled, '#'), std::string(kBarWidth - filled, '.'),
-                         share * 100, amount(done_), amount(total_));
+      text = fmt::format("{} [{}{}] {:3.0f}%  {} of {}", what_, std::string(filled, '#'),
+                         std::string(kBarWidth - filled, '.'), share * 100, amount(done_), amount(total_));
     else
       text = fmt::format("{}: {:.0f}%, {} of {}", what_, share * 100, amount(done_), amount(total_));
     if (!last && share > 0 && share < 1)
-      text += fmt::format(", {}/s, {} left", amount(rate), format_duration_us(static_cast<std::int64_t>(seconds * (1 / share - 1) * 1e6)));
+      text += fmt::format(", {}/s, {} left", amount(rate),
+                          format_duration_us(static_cast<std::int64_t>(seconds * (1 / share - 1) * 1e6)));
   } else {
     text = fmt::format("{}: {}, {}/s", what_, amount(done_), amount(rate));
   }

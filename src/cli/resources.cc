@@ -7,8 +7,8 @@
 #include <iostream>
 #include <sstream>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "cli/session.h"
 #include "foundation/base/text.h"
@@ -27,7 +27,8 @@ json::object read_source(const std::string& path) {
   if (path == "-") {
     text << std::cin.rdbuf();
   } else {
-    if (fs::file_size(path) > kFileBytesMax) throw Error(Code::invalid, fmt::format("file of more than 1 MiB: {}", path));
+    if (fs::file_size(path) > kFileBytesMax)
+      throw Error(Code::invalid, fmt::format("file of more than 1 MiB: {}", path));
     std::ifstream in(path, std::ios::binary);
     if (!in) throw Error(Code::not_found, fmt::format("cannot read {}", path));
     text << in.rdbuf();
@@ -61,7 +62,8 @@ void print_changes(Session& session, const json::value& answer, bool with_diff) 
   const auto output = session.output();
   if (!output.for_people()) return output.value(answer);
   for (const auto& change : answer.at("changes").as_array()) {
-    output.line(fmt::format("{} {}", std::string_view(change.at("change").as_string()), std::string_view(change.at("resource").as_string())));
+    output.line(fmt::format("{} {}", std::string_view(change.at("change").as_string()),
+                            std::string_view(change.at("resource").as_string())));
     if (with_diff)
       for (const auto& line : change.at("diff").as_array()) output.line("  " + std::string(line.as_string()));
   }
@@ -76,11 +78,13 @@ void add_apply(CLI::App& app, Session& session) {
   auto files = std::make_shared<std::vector<std::string>>();
   auto dry_run = std::make_shared<bool>(false);
   auto* apply = app.add_subcommand("apply", "Make the platform as files of resources say: all of it, or none");
-  apply->add_option("-f,--file", *files, "A YAML file, a directory of them, or - for standard input; may be repeated")->required();
+  apply->add_option("-f,--file", *files, "A YAML file, a directory of them, or - for standard input; may be repeated")
+      ->required();
   apply->add_flag("--dry-run", *dry_run, "Check everything and say what would change, but change nothing");
   apply->callback([&session, files, dry_run] { send(session, *files, *dry_run, false); });
   auto* diff = app.add_subcommand("diff", "Show what apply would change, field by field");
-  diff->add_option("-f,--file", *files, "A YAML file, a directory of them, or - for standard input; may be repeated")->required();
+  diff->add_option("-f,--file", *files, "A YAML file, a directory of them, or - for standard input; may be repeated")
+      ->required();
   diff->callback([&session, files] { send(session, *files, true, true); });
 }
 
@@ -115,8 +119,12 @@ void get(Session& session, const Which& which) {
   client::Query list = query;
   if (!which.selector.empty()) list.emplace_back("selector", which.selector);
   output.table(get_all(session, "/v1/resources/" + client::path_element(which.kind), list),
-               {{"name", "metadata.name"}, {"tenant", "metadata.tenant"}, {"project", "metadata.project"},
-                {"revision", "status.revision"}, {"changed", "status.updated_us", As::time}, {"by", "status.updated_by"}});
+               {{"name", "metadata.name"},
+                {"tenant", "metadata.tenant"},
+                {"project", "metadata.project"},
+                {"revision", "status.revision"},
+                {"changed", "status.updated_us", As::time},
+                {"by", "status.updated_by"}});
 }
 
 void describe(Session& session, const Which& which) {
@@ -124,10 +132,17 @@ void describe(Session& session, const Which& which) {
   const auto resource = session.api().get(path_of(which), query);
   const auto output = session.output();
   if (!output.for_people()) return output.value(resource);
-  output.details(resource, {{"kind", "kind"}, {"name", "metadata.name"}, {"tenant", "metadata.tenant"}, {"project", "metadata.project"},
-                            {"description", "metadata.description"}, {"labels", "metadata.labels"}, {"revision", "status.revision"},
-                            {"created", "status.created_us", As::time}, {"changed", "status.updated_us", As::time},
-                            {"by", "status.updated_by"}, {"digest", "status.digest", As::digest}});
+  output.details(resource, {{"kind", "kind"},
+                            {"name", "metadata.name"},
+                            {"tenant", "metadata.tenant"},
+                            {"project", "metadata.project"},
+                            {"description", "metadata.description"},
+                            {"labels", "metadata.labels"},
+                            {"revision", "status.revision"},
+                            {"created", "status.created_us", As::time},
+                            {"changed", "status.updated_us", As::time},
+                            {"by", "status.updated_by"},
+                            {"digest", "status.digest", As::digest}});
   output.line("spec");
   for (const auto line : split(to_yaml(resource.at("spec")), '\n'))
     if (!line.empty()) output.line(fmt::format("  {}", line));
@@ -151,10 +166,15 @@ void add_reading(CLI::App& app, Session& session) {
   history->add_option("name", which->name, "Its name")->required();
   history->callback([&session, which] {
     session.output().table(get_all(session, path_of(*which, "/history"), {{"scope", session.scope()}}),
-                           {{"revision", "revision"}, {"change", "change"}, {"at", "at_us", As::time}, {"by", "by"}, {"digest", "digest", As::digest}});
+                           {{"revision", "revision"},
+                            {"change", "change"},
+                            {"at", "at_us", As::time},
+                            {"by", "by"},
+                            {"digest", "digest", As::digest}});
   });
 
-  auto* export_command = app.add_subcommand("export", "All resources at and below --tenant/--project as YAML that apply takes back");
+  auto* export_command =
+      app.add_subcommand("export", "All resources at and below --tenant/--project as YAML that apply takes back");
   export_command->callback([&session] {
     const auto answer = session.api().get("/v1/export", {{"scope", session.scope()}});
     session.output().raw(answer.at("yaml").as_string());
@@ -175,7 +195,10 @@ void add_changing(CLI::App& app, Session& session) {
   rollback->add_option("name", which->name, "Its name")->required();
   rollback->add_option("--to", which->revision, "The revision, as history shows it")->required();
   rollback->callback([&session, which] {
-    print_changes(session, session.api().post(path_of(*which, "/rollback"), {{"revision", which->revision}}, {{"scope", session.scope()}}), false);
+    print_changes(
+        session,
+        session.api().post(path_of(*which, "/rollback"), {{"revision", which->revision}}, {{"scope", session.scope()}}),
+        false);
   });
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "cli/session.h"
 
@@ -10,8 +10,10 @@ namespace falaj::cli {
 namespace {
 
 void add_global_options(CLI::App& app, Session& session) {
-  static const std::map<std::string, Format> kFormats = {{"table", Format::table}, {"json", Format::json}, {"yaml", Format::yaml}};
-  app.add_option("-o,--output", session.format, "How to print: table, json or yaml")->transform(CLI::CheckedTransformer(kFormats, CLI::ignore_case));
+  static const std::map<std::string, Format> kFormats = {
+      {"table", Format::table}, {"json", Format::json}, {"yaml", Format::yaml}};
+  app.add_option("-o,--output", session.format, "How to print: table, json or yaml")
+      ->transform(CLI::CheckedTransformer(kFormats, CLI::ignore_case));
   app.add_option("--url", session.url, "Server to call (or FALAJ_URL)");
   app.add_option("--token", session.token, "API token (or FALAJ_TOKEN)");
   app.add_option("--context", session.context, "Context to use");

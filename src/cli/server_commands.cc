@@ -3,8 +3,8 @@
 
 #include <fstream>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "cli/progress.h"
 #include "cli/session.h"
@@ -16,11 +16,19 @@ namespace {
 using As = Column::As;
 
 void status(Session& session) {
-  session.output().details(session.api().get("/v1/status"),
-                           {{"server", "server"}, {"version", "version"}, {"up for", "uptime_us", As::duration}, {"metadata", "database.engine"},
-                            {"writes", "database.writes"}, {"writes per commit", "database.writes_per_commit"}, {"resources", "resources"},
-                            {"blobs", "blobs.objects"}, {"blob bytes", "blobs.bytes", As::bytes}, {"zones", "blobs.zones"},
-                            {"audit records", "audit.records"}, {"audit root", "audit.root", As::digest}, {"memory", "resident_bytes", As::bytes}});
+  session.output().details(session.api().get("/v1/status"), {{"server", "server"},
+                                                             {"version", "version"},
+                                                             {"up for", "uptime_us", As::duration},
+                                                             {"metadata", "database.engine"},
+                                                             {"writes", "database.writes"},
+                                                             {"writes per commit", "database.writes_per_commit"},
+                                                             {"resources", "resources"},
+                                                             {"blobs", "blobs.objects"},
+                                                             {"blob bytes", "blobs.bytes", As::bytes},
+                                                             {"zones", "blobs.zones"},
+                                                             {"audit records", "audit.records"},
+                                                             {"audit root", "audit.root", As::digest},
+                                                             {"memory", "resident_bytes", As::bytes}});
 }
 
 // Every route of the server, from its own description.
@@ -33,10 +41,13 @@ void list_routes(Session& session) {
       const bool open = operation.as_object().contains("security");
       std::string upper(method);
       for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-      items.push_back({{"method", upper}, {"path", path}, {"needs", permission ? *permission : json::value(open ? "nothing" : "a credential")},
+      items.push_back({{"method", upper},
+                       {"path", path},
+                       {"needs", permission ? *permission : json::value(open ? "nothing" : "a credential")},
                        {"summary", operation.at("summary")}});
     }
-  session.output().table(items, {{"method", "method"}, {"path", "path"}, {"needs", "needs"}, {"what it does", "summary"}});
+  session.output().table(items,
+                         {{"method", "method"}, {"path", "path"}, {"needs", "needs"}, {"what it does", "summary"}});
 }
 
 void take_backup(Session& session, const std::string& file, const std::string& passphrase_file, bool with_blobs) {
@@ -49,10 +60,12 @@ void take_backup(Session& session, const std::string& file, const std::string& p
     if (!out) throw Error(Code::unavailable, fmt::format("cannot write {}", partial));
     Progress progress("backing up", 0, Progress::Unit::bytes, session.clock(), session.quiet);
     const json::value body{{"passphrase", passphrase}, {"blobs", with_blobs ? "copy" : "reference"}};
-    session.api().download(net::Method::post, "/v1/backup", {}, &body, [](auto) {}, [&](BytesView piece) {
-      out.write(reinterpret_cast<const char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
-      progress.add(piece.size());
-    });
+    session.api().download(
+        net::Method::post, "/v1/backup", {}, &body, [](auto) {},
+        [&](BytesView piece) {
+          out.write(reinterpret_cast<const char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
+          progress.add(piece.size());
+        });
     out.flush();
     if (!out) throw Error(Code::unavailable, "writing the backup failed: is the disk full?");
   }
@@ -66,7 +79,9 @@ void add_server_commands(CLI::App& app, Session& session) {
   app.add_subcommand("status", "How the server is")->callback([&session] { status(session); });
   auto* api = app.add_subcommand("api", "The HTTP API");
   api->require_subcommand(1);
-  api->add_subcommand("ls", "List every route, what it needs and what it does")->callback([&session] { list_routes(session); });
+  api->add_subcommand("ls", "List every route, what it needs and what it does")->callback([&session] {
+    list_routes(session);
+  });
   auto method = std::make_shared<std::string>();
   auto path = std::make_shared<std::string>();
   auto* get = api->add_subcommand("get", "Call a route with GET and print the answer");
@@ -78,9 +93,13 @@ void add_server_commands(CLI::App& app, Session& session) {
   auto references = std::make_shared<bool>(false);
   auto* backup = app.add_subcommand("backup", "Take a consistent snapshot of everything while the server runs");
   backup->add_option("file", *file, "Where to")->required();
-  backup->add_option("--passphrase-file", *passphrase_file, "A file whose first line protects the keys inside the backup")->required();
-  backup->add_flag("--without-blobs", *references, "Only refer to blobs; the restored platform needs the same blob store");
-  backup->callback([&session, file, passphrase_file, references] { take_backup(session, *file, *passphrase_file, !*references); });
+  backup
+      ->add_option("--passphrase-file", *passphrase_file, "A file whose first line protects the keys inside the backup")
+      ->required();
+  backup->add_flag("--without-blobs", *references,
+                   "Only refer to blobs; the restored platform needs the same blob store");
+  backup->callback(
+      [&session, file, passphrase_file, references] { take_backup(session, *file, *passphrase_file, !*references); });
 }
 
 }  // namespace falaj::cli

@@ -17,11 +17,13 @@ namespace falaj {
 template <>
 struct Shape<cli::Context> {
   static constexpr std::string_view name = "Context";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &cli::Context::name, "Its name.").required().text({is_name, kNameRule}),
-      field("url", &cli::Context::url, "The server.").required(), field("token", &cli::Context::token, "An API token.").secret(),
-      field("ca_file", &cli::Context::ca_file, "Certificates to trust."), field("tenant", &cli::Context::tenant, "Default tenant."),
-      field("project", &cli::Context::project, "Default project."));
+  static constexpr auto fields =
+      std::make_tuple(field("name", &cli::Context::name, "Its name.").required().text({is_name, kNameRule}),
+                      field("url", &cli::Context::url, "The server.").required(),
+                      field("token", &cli::Context::token, "An API token.").secret(),
+                      field("ca_file", &cli::Context::ca_file, "Certificates to trust."),
+                      field("tenant", &cli::Context::tenant, "Default tenant."),
+                      field("project", &cli::Context::project, "Default project."));
 };
 template <>
 struct Shape<cli::Contexts> {
@@ -106,7 +108,8 @@ client::ApiClient& Session::api() {
   // An explicit context wins over the environment; the environment over the current context.
   const bool explicit_context = !context.empty();
   target.url = first_of({url, explicit_context ? "" : environment("FALAJ_URL"), chosen ? chosen->url : "", target.url});
-  target.token = first_of({token, explicit_context ? "" : environment("FALAJ_TOKEN"), chosen ? chosen->token : "", own_admin_token()});
+  target.token = first_of(
+      {token, explicit_context ? "" : environment("FALAJ_TOKEN"), chosen ? chosen->token : "", own_admin_token()});
   target.ca_file = first_of({ca_file, environment("FALAJ_CA_FILE"), chosen ? chosen->ca_file : ""});
   if (tenant.empty()) tenant = first_of({environment("FALAJ_TENANT"), chosen ? chosen->tenant : ""});
   if (project.empty()) project = first_of({environment("FALAJ_PROJECT"), chosen ? chosen->project : ""});
@@ -123,7 +126,9 @@ std::string Session::scope() {
 std::string Session::project_scope() {
   const std::string chosen = scope();
   if (tenant.empty() || project.empty())
-    throw Error(Code::invalid, "which project? give --tenant and --project, FALAJ_TENANT and FALAJ_PROJECT, or a context that has them");
+    throw Error(
+        Code::invalid,
+        "which project? give --tenant and --project, FALAJ_TENANT and FALAJ_PROJECT, or a context that has them");
   return chosen;
 }
 

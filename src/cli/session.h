@@ -27,7 +27,8 @@ class Session {
   bool quiet = false;
   std::string tenant, project;
 
-  client::ApiClient& api();  // made on first use from the options, the environment, the context, or this machine's own server
+  client::ApiClient&
+  api();  // made on first use from the options, the environment, the context, or this machine's own server
   Output output() const { return Output(out_, format); }
   const sys::Clock& clock() const { return clock_; }
   // "/", "/t/TENANT" or "/t/TENANT/p/PROJECT", from --tenant and --project or the context.
@@ -54,11 +55,12 @@ struct Contexts {
 };
 
 // Each adds its commands; what they do runs when the line is parsed.
-void add_access_commands(CLI::App& app, Session& session);    // login, logout, whoami, context, token, user, certificate
-void add_resource_commands(CLI::App& app, Session& session);  // apply, diff, get, describe, delete, history, rollback, export
-void add_blob_commands(CLI::App& app, Session& session);      // blob, key
-void add_audit_commands(CLI::App& app, Session& session);     // audit
-void add_server_commands(CLI::App& app, Session& session);    // status, api, backup, config show
+void add_access_commands(CLI::App& app, Session& session);  // login, logout, whoami, context, token, user, certificate
+void add_resource_commands(CLI::App& app,
+                           Session& session);  // apply, diff, get, describe, delete, history, rollback, export
+void add_blob_commands(CLI::App& app, Session& session);    // blob, key
+void add_audit_commands(CLI::App& app, Session& session);   // audit
+void add_server_commands(CLI::App& app, Session& session);  // status, api, backup, config show
 
 // Parses and runs one command line. `more` adds the commands that only the composition root can: up, restore, config.
 int run(int argc, char** argv, Session& session, const std::function<void(CLI::App&)>& more);

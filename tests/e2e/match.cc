@@ -36,8 +36,8 @@ bool matches_from(std::string_view pattern, std::string_view line, Captures& cap
   return false;
 }
 
-bool matches_all(const std::vector<std::string>& patterns, std::size_t p, const std::vector<std::string>& lines, std::size_t l,
-                 Captures& captures, std::size_t& farthest) {
+bool matches_all(const std::vector<std::string>& patterns, std::size_t p, const std::vector<std::string>& lines,
+                 std::size_t l, Captures& captures, std::size_t& farthest) {
   farthest = std::max(farthest, l);
   if (p == patterns.size()) return l == lines.size();
   if (patterns[p] == "...") {
@@ -47,7 +47,8 @@ bool matches_all(const std::vector<std::string>& patterns, std::size_t p, const 
   }
   if (l == lines.size()) return false;
   Captures trial = captures;
-  if (!matches_line(patterns[p], lines[l], trial) || !matches_all(patterns, p + 1, lines, l + 1, trial, farthest)) return false;
+  if (!matches_line(patterns[p], lines[l], trial) || !matches_all(patterns, p + 1, lines, l + 1, trial, farthest))
+    return false;
   captures = std::move(trial);
   return true;
 }
@@ -58,7 +59,8 @@ bool matches_line(std::string_view pattern, std::string_view line, Captures& cap
   return matches_from(pattern, line, captures);
 }
 
-std::optional<std::string> difference(const std::vector<std::string>& patterns, const std::vector<std::string>& lines, Captures& captures) {
+std::optional<std::string> difference(const std::vector<std::string>& patterns, const std::vector<std::string>& lines,
+                                      Captures& captures) {
   std::size_t farthest = 0;
   if (matches_all(patterns, 0, lines, 0, captures, farthest)) return std::nullopt;
   std::string text = "expected:\n";

@@ -16,6 +16,7 @@ using Captures = std::map<std::string, std::string>;
 bool matches_line(std::string_view pattern, std::string_view line, Captures& captures);
 
 // Whether the lines are what the patterns describe; a pattern "..." is any number of lines. The difference, or nothing.
-std::optional<std::string> difference(const std::vector<std::string>& patterns, const std::vector<std::string>& lines, Captures& captures);
+std::optional<std::string> difference(const std::vector<std::string>& patterns, const std::vector<std::string>& lines,
+                                      Captures& captures);
 
 }  // namespace falaj::tests

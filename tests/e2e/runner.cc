@@ -50,7 +50,8 @@ std::vector<Step> read_case(const std::string& path) {
     } else if (line.starts_with("@ ")) {
       steps.push_back({number, '@', line.substr(2), {}});
     } else if (!line.starts_with("#") && !(line.empty())) {
-      if (steps.empty()) throw Error(Code::invalid, fmt::format("{}:{}: output before the first command", path, number));
+      if (steps.empty())
+        throw Error(Code::invalid, fmt::format("{}:{}: output before the first command", path, number));
       steps.back().expected.push_back(line);
     }
   }
@@ -117,8 +118,13 @@ class Case {
     command.directory = directory_ + "/work";
     command.stdout_file = command.stderr_file = out;
     const auto root = std::filesystem::path(path_).parent_path().parent_path().parent_path().string();
-    command.environment = {"PATH=" + std::filesystem::path(binary_).parent_path().string() + ":" + environment("PATH", "/usr/bin:/bin"),
-                           "HOME=" + directory_, "ROOT=" + root, "DATA=" + directory_ + "/data", "LC_ALL=C.UTF-8", "TZ=UTC"};
+    command.environment = {
+        "PATH=" + std::filesystem::path(binary_).parent_path().string() + ":" + environment("PATH", "/usr/bin:/bin"),
+        "HOME=" + directory_,
+        "ROOT=" + root,
+        "DATA=" + directory_ + "/data",
+        "LC_ALL=C.UTF-8",
+        "TZ=UTC"};
     if (program_) {
       command.environment.push_back("FALAJ_URL=" + program_->url());
       command.environment.push_back("FALAJ_TOKEN=" + program_->token());
@@ -129,8 +135,9 @@ class Case {
     const std::string text = read_text(out);
     if (!exit) return "did not end in time:\n" + text;
     if ((exit->status == 0 && exit->signal == 0) != (step.kind == '>'))
-      return fmt::format("{} (status {}, signal {}), printed:\n{}", step.kind == '>' ? "failed" : "succeeded, but should have failed",
-                         exit->status, exit->signal, text);
+      return fmt::format("{} (status {}, signal {}), printed:\n{}",
+                         step.kind == '>' ? "failed" : "succeeded, but should have failed", exit->status, exit->signal,
+                         text);
     std::vector<std::string> lines;
     for (const auto line : split(text, '\n')) lines.emplace_back(line);
     std::erase(lines, "");
@@ -164,7 +171,8 @@ int main(int argc, char** argv) {
         wrong = e.what();
       }
       if (wrong) ++failed;
-      fmt::print("{} {}{}\n", wrong ? "FAIL" : "ok  ", std::filesystem::path(argv[i]).filename().string(), wrong ? "\n" + *wrong : "");
+      fmt::print("{} {}{}\n", wrong ? "FAIL" : "ok  ", std::filesystem::path(argv[i]).filename().string(),
+                 wrong ? "\n" + *wrong : "");
       std::fflush(stdout);
     }
   };

@@ -40,7 +40,10 @@ struct Totals {
 };
 
 std::string manifest(const std::string& name) {
-  return fmt::format("apiVersion: falaj/v1\nkind: Role\nmetadata: {{name: {}}}\nspec: {{rules: [{{effect: allow, actions: [blob.read]}}]}}\n", name);
+  return fmt::format(
+      "apiVersion: falaj/v1\nkind: Role\nmetadata: {{name: {}}}\nspec: {{rules: [{{effect: allow, actions: "
+      "[blob.read]}}]}}\n",
+      name);
 }
 
 // The names that the server acknowledged, from all writers.
@@ -60,7 +63,8 @@ class Acknowledged {
   std::set<std::string> names_ GUARDED_BY(mu_);
 };
 
-void write_until(const std::atomic<bool>& stop, const client::Target& target, const std::string& prefix, Acknowledged& acknowledged, std::atomic<std::int64_t>& refused) {
+void write_until(const std::atomic<bool>& stop, const client::Target& target, const std::string& prefix,
+                 Acknowledged& acknowledged, std::atomic<std::int64_t>& refused) {
   client::ApiClient api(target, 1);
   for (int i = 0; !stop; ++i) {
     const std::string name = fmt::format("{}-{}", prefix, i);
@@ -87,7 +91,8 @@ std::set<std::string> present_roles(client::ApiClient& api) {
 
 std::set<std::string> audited_roles(client::ApiClient& api) {
   std::string text;
-  api.download(net::Method::get, "/v1/audit/export", {}, nullptr, [](auto) {}, [&](BytesView piece) { text += as_text(piece); });
+  api.download(
+      net::Method::get, "/v1/audit/export", {}, nullptr, [](auto) {}, [&](BytesView piece) { text += as_text(piece); });
   std::set<std::string> names;
   for (const auto line : split(text, '\n')) {
     if (line.empty()) continue;
@@ -100,7 +105,8 @@ std::set<std::string> audited_roles(client::ApiClient& api) {
   return names;
 }
 
-std::optional<std::string> check(const client::Target& target, const std::set<std::string>& acknowledged, Totals& totals) {
+std::optional<std::string> check(const client::Target& target, const std::set<std::string>& acknowledged,
+                                 Totals& totals) {
   client::ApiClient api(target);
   const auto present = present_roles(api);
   for (const auto& name : acknowledged)
@@ -117,7 +123,8 @@ std::optional<std::string> check(const client::Target& target, const std::set<st
 
 class Experiment {
  public:
-  Experiment(std::string binary, bool postgresql, std::uint64_t seed) : binary_(std::move(binary)), postgresql_(postgresql), random_(seed) {
+  Experiment(std::string binary, bool postgresql, std::uint64_t seed)
+      : binary_(std::move(binary)), postgresql_(postgresql), random_(seed) {
     std::string pattern = (fs::temp_directory_path() / "falaj-kill-XXXXXX").string();
     if (!mkdtemp(pattern.data())) throw Error(Code::unavailable, "no temporary directory");
     directory_ = pattern;
@@ -130,16 +137,20 @@ class Experiment {
   // What was lost, or nothing.
   std::optional<std::string> run(std::int64_t kills, Totals& totals) {
     for (int platform = 0; totals.kills < kills; ++platform)
-      if (auto wrong = run_platform(platform, std::min<std::int64_t>(kills, totals.kills + kKillsPerPlatform), totals)) return wrong;
+      if (auto wrong = run_platform(platform, std::min<std::int64_t>(kills, totals.kills + kKillsPerPlatform), totals))
+        return wrong;
     return std::nullopt;
   }
 
  private:
   std::optional<std::string> run_platform(int number, std::int64_t kills, Totals& totals) {
     const std::string data = fmt::format("{}/{}", directory_, number);
-    std::vector<std::string> arguments{"--set", "log_level=error", "--set", "rates.calls_per_second=1000000", "--set", "http.workers=64"};
+    std::vector<std::string> arguments{"--set", "log_level=error", "--set", "rates.calls_per_second=1000000",
+                                       "--set", "http.workers=64"};
     sql::PostgresqlServer* server = postgresql_ ? &sql::PostgresqlServer::shared() : nullptr;
-    if (server) arguments.insert(arguments.end(), {"--set", "database.postgresql=file:" + conninfo_file(server->make_database(), number)});
+    if (server)
+      arguments.insert(arguments.end(),
+                       {"--set", "database.postgresql=file:" + conninfo_file(server->make_database(), number)});
     Program program(binary_, data, data + ".log", arguments);
     Acknowledged acknowledged;
     for (int round = 0; totals.kills < kills; ++round) {
@@ -151,14 +162,16 @@ class Experiment {
     return std::nullopt;
   }
 
-  void run_round(Program& program, sql::PostgresqlServer* server, const std::string& prefix, Acknowledged& acknowledged, Totals& totals) {
+  void run_round(Program& program, sql::PostgresqlServer* server, const std::string& prefix, Acknowledged& acknowledged,
+                 Totals& totals) {
     std::atomic<bool> stop{false};
     std::atomic<std::int64_t> refused{0};
     const client::Target target{program.url(), program.token(), ""};
     {
       std::vector<std::jthread> writers;
       for (int w = 0; w < kWriters; ++w)
-        writers.emplace_back([&, w] { write_until(stop, target, fmt::format("{}-{}", prefix, w), acknowledged, refused); });
+        writers.emplace_back(
+            [&, w] { write_until(stop, target, fmt::format("{}-{}", prefix, w), acknowledged, refused); });
       pause(kRunMinUs + random_.below(kRunSpreadUs));
       const bool both = server && totals.kills % 3 == 2;
       if (both) server->kill();
@@ -216,8 +229,9 @@ int main(int argc, char** argv) {
   Totals totals;
   try {
     const auto wrong = Experiment(binary, engine == "postgresql", seed).run(kills, totals);
-    fmt::print("result {}: seed {}, {} kills ({} of the database server), {} writes acknowledged, {} cut off; {}\n", engine, seed, totals.kills,
-               totals.server_kills, totals.acknowledged, totals.refused, wrong ? *wrong : "nothing lost, every effect audited, audit verified after each restart");
+    fmt::print("result {}: seed {}, {} kills ({} of the database server), {} writes acknowledged, {} cut off; {}\n",
+               engine, seed, totals.kills, totals.server_kills, totals.acknowledged, totals.refused,
+               wrong ? *wrong : "nothing lost, every effect audited, audit verified after each restart");
     return wrong ? 1 : 0;
   } catch (const std::exception& e) {
     fmt::print("result {}: seed {}, after {} kills: {}\n", engine, seed, totals.kills, e.what());

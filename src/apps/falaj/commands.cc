@@ -9,8 +9,8 @@
 #include <fstream>
 #include <sstream>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "apps/falaj/control_plane.h"
 #include "apps/falaj/restore.h"
@@ -37,7 +37,8 @@ struct UpOptions {
 void add_settings_options(CLI::App& command, UpOptions& options) {
   command.add_option("--config", options.config_file, "YAML file of settings (see: falaj config explain)");
   command.add_option("--data", options.data, "Directory of everything that is kept (default ~/.falaj)");
-  command.add_option("--listen", options.listen, "HOST:PORT to listen on (default 127.0.0.1:8470; port 0 = any free one)");
+  command.add_option("--listen", options.listen,
+                     "HOST:PORT to listen on (default 127.0.0.1:8470; port 0 = any free one)");
   command.add_option("--set", options.sets, "One setting: section.key=value; may be repeated");
 }
 
@@ -94,7 +95,8 @@ void up(const UpOptions& options) {
   ControlPlane plane(settings, config::explain<Settings>(sources), sources.environment);
   plane.serve();
   if (plane.first_start())
-    fmt::print(stderr, "first start: the administrator's token is in {}/{}, readable only by you\n", settings.data, kAdminTokenFile);
+    fmt::print(stderr, "first start: the administrator's token is in {}/{}, readable only by you\n", settings.data,
+               kAdminTokenFile);
   fmt::print("ready {} data {}\n", plane.url(), settings.data);
   std::fflush(stdout);
   int signal = 0;
@@ -107,14 +109,22 @@ void up(const UpOptions& options) {
 void explain(cli::Session& session, const UpOptions& options) {
   json::array items;
   for (const auto& row : config::explain<Settings>(sources_of(options)))
-    items.push_back({{"key", row.key}, {"value", row.value}, {"default", row.standard}, {"source", row.source}, {"allowed", row.allowed}, {"help", row.help}});
-  session.output().table(items, {{"setting", "key"}, {"value", "value"}, {"from", "source"}, {"allowed", "allowed"}, {"what it does", "help"}});
+    items.push_back({{"key", row.key},
+                     {"value", row.value},
+                     {"default", row.standard},
+                     {"source", row.source},
+                     {"allowed", row.allowed},
+                     {"help", row.help}});
+  session.output().table(
+      items,
+      {{"setting", "key"}, {"value", "value"}, {"from", "source"}, {"allowed", "allowed"}, {"what it does", "help"}});
 }
 
 // Every command and option, from the parser itself, so that it is never out of date.
 void print_completion(const CLI::App& root, const std::string& shell) {
   std::string cases;
-  const std::function<void(const CLI::App&, const std::string&)> walk = [&](const CLI::App& app, const std::string& path) {
+  const std::function<void(const CLI::App&, const std::string&)> walk = [&](const CLI::App& app,
+                                                                            const std::string& path) {
     std::vector<std::string> words;
     for (const auto* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
       words.push_back(sub->get_name());
@@ -154,12 +164,14 @@ void add_local_commands(CLI::App& app, cli::Session& session) {
 
   auto* config_command = app.add_subcommand("config", "Settings of the server");
   config_command->require_subcommand(1);
-  auto* explain_command = config_command->add_subcommand("explain", "Every setting: its value here, where that comes from, what is allowed");
+  auto* explain_command = config_command->add_subcommand(
+      "explain", "Every setting: its value here, where that comes from, what is allowed");
   add_settings_options(*explain_command, *options);
   explain_command->callback([&session, options] { explain(session, *options); });
 
-  add_restore_command(app, session, [options] { return std::pair(load_settings(sources_of(*options)), environment_of_process()); },
-                      [options](CLI::App& command) { add_settings_options(command, *options); });
+  add_restore_command(
+      app, session, [options] { return std::pair(load_settings(sources_of(*options)), environment_of_process()); },
+      [options](CLI::App& command) { add_settings_options(command, *options); });
 
   auto shell = std::make_shared<std::string>("bash");
   auto* completion = app.add_subcommand("completion", "Completion for a shell: source <(falaj completion bash)");

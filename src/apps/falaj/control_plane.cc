@@ -55,11 +55,17 @@ std::string secret(const std::string& reference, const std::vector<std::string>&
 class OwnedDirectory final : public blob::Backend {
  public:
   explicit OwnedDirectory(const std::string& path) : files_(sys::open_files(path)), backend_(*files_) {}
-  void put(const std::string& name, BytesView bytes, blob::Durable durable, blob::Existing existing) override { backend_.put(name, bytes, durable, existing); }
-  Bytes get(const std::string& name, std::uint64_t offset, std::uint64_t length) override { return backend_.get(name, offset, length); }
+  void put(const std::string& name, BytesView bytes, blob::Durable durable, blob::Existing existing) override {
+    backend_.put(name, bytes, durable, existing);
+  }
+  Bytes get(const std::string& name, std::uint64_t offset, std::uint64_t length) override {
+    return backend_.get(name, offset, length);
+  }
   std::optional<blob::BlobInfo> stat(const std::string& name) override { return backend_.stat(name); }
   void remove(const std::string& name) override { backend_.remove(name); }
-  std::vector<blob::BlobInfo> list(const std::string& prefix, const std::string& after, std::size_t limit) override { return backend_.list(prefix, after, limit); }
+  std::vector<blob::BlobInfo> list(const std::string& prefix, const std::string& after, std::size_t limit) override {
+    return backend_.list(prefix, after, limit);
+  }
   void sync() override { backend_.sync(); }
 
  private:
@@ -79,25 +85,29 @@ net::ServerLimits limits_of(const HttpSettings& http) {
   return limits;
 }
 
-iam::Rate rate(std::int64_t per_second) { return {static_cast<double>(per_second), 2 * static_cast<double>(per_second)}; }
+iam::Rate rate(std::int64_t per_second) {
+  return {static_cast<double>(per_second), 2 * static_cast<double>(per_second)};
+}
 
 }  // namespace
 
 std::vector<sql::Migration> all_migrations() {
   std::vector<sql::Migration> all;
-  for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(), vault::KeyStore::migrations(),
-                             vault::Vault::migrations(), api::migrations()})
+  for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
+                             vault::KeyStore::migrations(), vault::Vault::migrations(), api::migrations()})
     all.insert(all.end(), module.begin(), module.end());
   return all;
 }
 
-std::unique_ptr<sql::Database> open_database(const Settings& settings, const std::vector<std::string>& environment, Metrics& metrics) {
+std::unique_ptr<sql::Database> open_database(const Settings& settings, const std::vector<std::string>& environment,
+                                             Metrics& metrics) {
   sql::Limits limits;
   limits.readers_max = static_cast<std::size_t>(settings.database.readers_max);
   limits.writes_waiting_max = static_cast<std::size_t>(settings.database.writes_waiting_max);
   limits.writes_per_commit_max = static_cast<std::size_t>(settings.database.writes_per_commit_max);
-  auto database = settings.database.postgresql.empty() ? sql::open_sqlite(settings.data + "/" + kDatabaseFile, metrics, limits)
-                                                       : sql::open_postgresql(secret(settings.database.postgresql, environment), metrics, limits);
+  auto database = settings.database.postgresql.empty()
+                      ? sql::open_sqlite(settings.data + "/" + kDatabaseFile, metrics, limits)
+                      : sql::open_postgresql(secret(settings.database.postgresql, environment), metrics, limits);
   database->migrate(all_migrations());
   return database;
 }
@@ -107,7 +117,8 @@ std::optional<std::string> root_passphrase(const Settings& settings, const std::
   return secret(settings.keys.passphrase, environment);
 }
 
-vault::Vault::MakeBackend backend_maker(const Settings& settings, const std::vector<std::string>& environment, const sys::Clock& clock, sys::Random& random) {
+vault::Vault::MakeBackend backend_maker(const Settings& settings, const std::vector<std::string>& environment,
+                                        const sys::Clock& clock, sys::Random& random) {
   return [settings, environment, &clock, &random](const iam::Zone& zone) -> std::unique_ptr<blob::Backend> {
     const std::string name = zone.backends.empty() ? std::string(kLocalStore) : zone.backends.front();
     for (const auto& store : settings.blobs.stores) {
@@ -123,7 +134,10 @@ vault::Vault::MakeBackend backend_maker(const Settings& settings, const std::vec
       return std::make_unique<blob::S3Backend>(std::move(options), clock, random);
     }
     if (name == kLocalStore) return std::make_unique<OwnedDirectory>(settings.data + "/blobs/" + zone.name.str());
-    throw Error(Code::not_found, fmt::format("zone {} keeps its bytes in '{}', which blobs.stores of the server's settings does not describe", zone.name.str(), name));
+    throw Error(
+        Code::not_found,
+        fmt::format("zone {} keeps its bytes in '{}', which blobs.stores of the server's settings does not describe",
+                    zone.name.str(), name));
   };
 }
 
@@ -139,19 +153,37 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
       database_(open_database(settings_, environment_, metrics_)) {
   audit_ = std::make_unique<audit::AuditLog>(*database_, clock_, signer_);
   database_->set_ledger(*audit_);
-  directory_ = std::make_unique<iam::Directory>(*database_, clock_, random_, roots_.platform_key(vault::kWorkloadTokens));
+  directory_ =
+      std::make_unique<iam::Directory>(*database_, clock_, random_, roots_.platform_key(vault::kWorkloadTokens));
   registry_ = std::make_unique<resource::Registry>(resource::governance_kinds(*directory_));
   resources_ = std::make_unique<resource::Resources>(*database_, *registry_, clock_);
-  keys_ = std::make_unique<vault::KeyStore>(*database_, vault::RootKeys::decode(roots_.encode()),
-                                            [this](const vault::RootKeys& roots) { roots.save(*files_, kRootKeyFile, passphrase_); });
+  keys_ = std::make_unique<vault::KeyStore>(
+      *database_, vault::RootKeys::decode(roots_.encode()),
+      [this](const vault::RootKeys& roots) { roots.save(*files_, kRootKeyFile, passphrase_); });
   blob::StoreOptions options;
   options.threads = static_cast<unsigned>(settings_.blobs.threads);
   options.grace = sys::Micros(settings_.blobs.grace_us);
-  vault_ = std::make_unique<vault::Vault>(*database_, *directory_, *keys_, backend_maker(settings_, environment_, clock_, random_), clock_, metrics_, options);
+  vault_ = std::make_unique<vault::Vault>(*database_, *directory_, *keys_,
+                                          backend_maker(settings_, environment_, clock_, random_), clock_, metrics_,
+                                          options);
   bootstrap();
-  platform_.reset(new api::Platform{*database_, *directory_, *audit_, *resources_, *vault_, *keys_, clock_, random_, metrics_, answer_key_,
-                                    {rate(settings_.rates.calls_per_second), rate(settings_.rates.anonymous_per_second), rate(settings_.rates.denied_per_second)},
-                                    std::string(kVersion), "", clock_.now(), std::move(explained), [this] { return ready_.load(); }});
+  platform_.reset(new api::Platform{*database_,
+                                    *directory_,
+                                    *audit_,
+                                    *resources_,
+                                    *vault_,
+                                    *keys_,
+                                    clock_,
+                                    random_,
+                                    metrics_,
+                                    answer_key_,
+                                    {rate(settings_.rates.calls_per_second), rate(settings_.rates.anonymous_per_second),
+                                     rate(settings_.rates.denied_per_second)},
+                                    std::string(kVersion),
+                                    "",
+                                    clock_.now(),
+                                    std::move(explained),
+                                    [this] { return ready_.load(); }});
   api::add_all_routes(routes_, *platform_);
   service_ = std::make_unique<api::ApiService>(*platform_, routes_, metrics_);
 }
@@ -159,7 +191,9 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
 ControlPlane::~ControlPlane() { stop(); }
 
 void ControlPlane::bootstrap() {
-  const auto issued = directory_->bootstrap(kAdminTokenLifeUs, [this](const iam::Issued& token) { files_->write_all(kAdminTokenFile, as_bytes(token.text + "\n")); });
+  const auto issued = directory_->bootstrap(kAdminTokenLifeUs, [this](const iam::Issued& token) {
+    files_->write_all(kAdminTokenFile, as_bytes(token.text + "\n"));
+  });
   first_start_ = issued.has_value();
   // A kill between the two writes of a first start is made good by the second; what an operator deleted stays deleted.
   try {
@@ -169,20 +203,24 @@ void ControlPlane::bootstrap() {
     if (e.code() != Code::not_found) throw;
   }
   const auto documents = resource::read_documents("first start", kFirstResources);
-  resources_->apply({"system/bootstrap", "", "", ""}, documents, [](std::string_view, const iam::Scope&) { return std::nullopt; });
+  resources_->apply({"system/bootstrap", "", "", ""}, documents,
+                    [](std::string_view, const iam::Scope&) { return std::nullopt; });
 }
 
 void ControlPlane::serve() {
   const Endpoint endpoint = parse_endpoint(settings_.listen);
   std::optional<net::TlsFiles> tls;
-  if (!settings_.tls.certificate_file.empty()) tls = net::TlsFiles{settings_.tls.certificate_file, settings_.tls.key_file, settings_.tls.client_ca_file};
-  server_ = std::make_unique<net::Server>(endpoint.host, endpoint.port, tls, limits_of(settings_.http), *service_, clock_, ids_, metrics_);
+  if (!settings_.tls.certificate_file.empty())
+    tls = net::TlsFiles{settings_.tls.certificate_file, settings_.tls.key_file, settings_.tls.client_ca_file};
+  server_ = std::make_unique<net::Server>(endpoint.host, endpoint.port, tls, limits_of(settings_.http), *service_,
+                                          clock_, ids_, metrics_);
   platform_->public_url = url();
   using std::chrono::hours;
   upkeep_ = std::make_unique<Upkeep>(
       std::vector<Upkeep::Task>{
           {"forget_answers", hours(1), [this] { api::forget_old_answers(*platform_); }},
-          {"credentials", hours(1), [this] {
+          {"credentials", hours(1),
+           [this] {
              database_->write({"system/upkeep", "credential.upkeep", "/", ""}, [this](sql::Writer& writer) {
                directory_->flush_usage(writer);
                directory_->purge(writer);
@@ -196,7 +234,8 @@ void ControlPlane::serve() {
 std::string ControlPlane::url() const {
   const Endpoint endpoint = parse_endpoint(settings_.listen);
   const bool v6 = endpoint.host.find(':') != std::string::npos;
-  return fmt::format("{}://{}{}{}:{}", settings_.tls.certificate_file.empty() ? "http" : "https", v6 ? "[" : "", endpoint.host, v6 ? "]" : "", server_->port());
+  return fmt::format("{}://{}{}{}:{}", settings_.tls.certificate_file.empty() ? "http" : "https", v6 ? "[" : "",
+                     endpoint.host, v6 ? "]" : "", server_->port());
 }
 
 void ControlPlane::stop() {

@@ -32,12 +32,13 @@ inline constexpr const char* kAdminTokenFile = "admin.token";
 inline constexpr const char* kDatabaseFile = "falaj.db";
 
 // Opens the metadata store that the settings name and brings its tables up to date.
-std::unique_ptr<sql::Database> open_database(const Settings& settings, const std::vector<std::string>& environment, Metrics& metrics);
+std::unique_ptr<sql::Database> open_database(const Settings& settings, const std::vector<std::string>& environment,
+                                             Metrics& metrics);
 std::vector<sql::Migration> all_migrations();
 std::optional<std::string> root_passphrase(const Settings& settings, const std::vector<std::string>& environment);
 // The store of a zone, as the settings describe the backend that the zone names.
-vault::Vault::MakeBackend backend_maker(const Settings& settings, const std::vector<std::string>& environment, const sys::Clock& clock,
-                                        sys::Random& random);
+vault::Vault::MakeBackend backend_maker(const Settings& settings, const std::vector<std::string>& environment,
+                                        const sys::Clock& clock, sys::Random& random);
 
 // Everything behind the API, made in the order in which it is declared and dropped in the reverse: the one place where
 // modules meet. Without `serve` nothing listens; tests and tools then call the service directly.

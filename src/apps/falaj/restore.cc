@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "apps/falaj/control_plane.h"
 #include "cli/progress.h"
@@ -38,7 +38,8 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-backup::Totals load(const RestoreOptions& options, const Settings& settings, const std::vector<std::string>& environment, cli::Progress& progress) {
+backup::Totals load(const RestoreOptions& options, const Settings& settings,
+                    const std::vector<std::string>& environment, cli::Progress& progress) {
   std::ifstream in(options.file, std::ios::binary);
   if (!in) throw Error(Code::not_found, fmt::format("cannot read {}", options.file));
   const auto files = sys::open_files(settings.data);
@@ -54,31 +55,40 @@ backup::Totals load(const RestoreOptions& options, const Settings& settings, con
       },
       *parts.database,
       [&]() -> vault::Vault& {
-        parts.directory = std::make_unique<iam::Directory>(*parts.database, parts.clock, parts.random, roots->platform_key(vault::kWorkloadTokens));
+        parts.directory = std::make_unique<iam::Directory>(*parts.database, parts.clock, parts.random,
+                                                           roots->platform_key(vault::kWorkloadTokens));
         parts.keys = std::make_unique<vault::KeyStore>(*parts.database, vault::RootKeys::decode(roots->encode()), save);
-        parts.vault = std::make_unique<vault::Vault>(*parts.database, *parts.directory, *parts.keys, backend_maker(settings, environment, parts.clock, parts.random), parts.clock, parts.metrics);
+        parts.vault = std::make_unique<vault::Vault>(*parts.database, *parts.directory, *parts.keys,
+                                                     backend_maker(settings, environment, parts.clock, parts.random),
+                                                     parts.clock, parts.metrics);
         return *parts.vault;
       }};
-  const auto totals = backup::restore(first_line(options.passphrase_file), [&](std::span<std::byte> out) -> std::size_t {
-    in.read(reinterpret_cast<char*>(out.data()), static_cast<std::streamsize>(out.size()));
-    progress.add(static_cast<std::uint64_t>(in.gcount()));
-    return static_cast<std::size_t>(in.gcount());
-  }, target, [](std::string_view, std::uint64_t) {});
+  const auto totals = backup::restore(
+      first_line(options.passphrase_file),
+      [&](std::span<std::byte> out) -> std::size_t {
+        in.read(reinterpret_cast<char*>(out.data()), static_cast<std::streamsize>(out.size()));
+        progress.add(static_cast<std::uint64_t>(in.gcount()));
+        return static_cast<std::size_t>(in.gcount());
+      },
+      target, [](std::string_view, std::uint64_t) {});
   parts.database->stop();
   return totals;
 }
 
-void restore(cli::Session& session, const RestoreOptions& options, const Settings& wanted, const std::vector<std::string>& environment) {
+void restore(cli::Session& session, const RestoreOptions& options, const Settings& wanted,
+             const std::vector<std::string>& environment) {
   std::error_code ignored;
   if (fs::exists(wanted.data, ignored) && !fs::is_empty(wanted.data, ignored))
     throw Error(Code::exists, fmt::format("data directory is not empty: {}", wanted.data));
-  // Restored beside it and renamed when all of it was verified: a restore that fails leaves nothing that looks like one.
+  // Restored beside it and renamed when all of it was verified: a restore that fails leaves nothing that looks like
+  // one.
   Settings settings = wanted;
   settings.data = wanted.data + ".restoring";
   fs::remove_all(settings.data);
   backup::Totals totals;
   try {
-    cli::Progress progress("restoring", fs::exists(options.file) ? fs::file_size(options.file) : 0, cli::Progress::Unit::bytes, session.clock(), session.quiet);
+    cli::Progress progress("restoring", fs::exists(options.file) ? fs::file_size(options.file) : 0,
+                           cli::Progress::Unit::bytes, session.clock(), session.quiet);
     totals = load(options, settings, environment, progress);
   } catch (const std::exception&) {
     fs::remove_all(settings.data, ignored);
@@ -86,8 +96,14 @@ void restore(cli::Session& session, const RestoreOptions& options, const Setting
   }
   fs::remove(wanted.data, ignored);  // an empty directory
   fs::rename(settings.data, wanted.data);
-  session.output().details(json::object{{"rows", totals.rows}, {"objects", totals.objects}, {"bytes", totals.object_bytes}, {"audit", totals.audit_records}},
-                           {{"rows", "rows"}, {"objects", "objects"}, {"bytes", "bytes", cli::Column::As::bytes}, {"audit records verified", "audit"}});
+  session.output().details(json::object{{"rows", totals.rows},
+                                        {"objects", totals.objects},
+                                        {"bytes", totals.object_bytes},
+                                        {"audit", totals.audit_records}},
+                           {{"rows", "rows"},
+                            {"objects", "objects"},
+                            {"bytes", "bytes", cli::Column::As::bytes},
+                            {"audit records verified", "audit"}});
 }
 
 }  // namespace
@@ -98,7 +114,10 @@ void add_restore_command(CLI::App& app, cli::Session& session,
   auto options = std::make_shared<RestoreOptions>();
   auto* command = app.add_subcommand("restore", "Make a new platform from a backup, verifying every byte of it");
   command->add_option("file", options->file, "The backup")->required();
-  command->add_option("--passphrase-file", options->passphrase_file, "A file whose first line is the passphrase of the backup")->required();
+  command
+      ->add_option("--passphrase-file", options->passphrase_file,
+                   "A file whose first line is the passphrase of the backup")
+      ->required();
   add_settings_options(*command);
   command->callback([&session, options, load_settings] {
     const auto [settings, environment] = load_settings();

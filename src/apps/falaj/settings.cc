@@ -43,7 +43,11 @@ void Shape<app::Settings>::check(const app::Settings& s, Faults& faults) {
   try {
     const auto endpoint = app::parse_endpoint(s.listen);
     if (!endpoint.loopback() && s.tls.certificate_file.empty())
-      faults.push_back({"listen", fmt::format("{} is reachable from other machines, so TLS is required: set tls.certificate_file and tls.key_file", s.listen)});
+      faults.push_back(
+          {"listen",
+           fmt::format(
+               "{} is reachable from other machines, so TLS is required: set tls.certificate_file and tls.key_file",
+               s.listen)});
   } catch (const Error& e) {
     faults.push_back({"listen", e.what()});
   }
@@ -56,8 +60,10 @@ void Shape<app::Settings>::check(const app::Settings& s, Faults& faults) {
   for (std::size_t i = 0; i < s.blobs.stores.size(); ++i) {
     const auto& store = s.blobs.stores[i];
     const auto path = fmt::format("blobs.stores[{}]", i);
-    if (store.kind == "directory" && store.path.empty()) faults.push_back({path + ".path", "required for kind directory"});
-    if (store.kind == "s3" && (store.endpoint.empty() || store.bucket.empty())) faults.push_back({path, "kind s3 needs endpoint and bucket"});
+    if (store.kind == "directory" && store.path.empty())
+      faults.push_back({path + ".path", "required for kind directory"});
+    if (store.kind == "s3" && (store.endpoint.empty() || store.bucket.empty()))
+      faults.push_back({path, "kind s3 needs endpoint and bucket"});
     reference(path + ".access_key", store.access_key);
     reference(path + ".secret_key", store.secret_key);
   }

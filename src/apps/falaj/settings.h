@@ -22,9 +22,9 @@ struct DatabaseSettings {
 // Where zones keep their bytes. A Zone resource names one of these in spec.backends.
 struct StoreSettings {
   std::string name, kind = "directory";
-  std::string path;                                         // directory
-  std::string endpoint, bucket, region = "us-east-1";       // s3
-  std::string access_key, secret_key;                       // s3: references
+  std::string path;                                    // directory
+  std::string endpoint, bucket, region = "us-east-1";  // s3
+  std::string access_key, secret_key;                  // s3: references
 };
 
 struct BlobSettings {
@@ -84,19 +84,24 @@ template <>
 struct Shape<app::TlsSettings> {
   using T = app::TlsSettings;
   static constexpr std::string_view name = "TlsSettings";
-  static constexpr auto fields = std::make_tuple(
-      field("certificate_file", &T::certificate_file, "Certificate chain, PEM; with key_file it turns TLS 1.3 on. Read again when it changes."),
-      field("key_file", &T::key_file, "Private key, PEM."),
-      field("client_ca_file", &T::client_ca_file, "Authorities whose client certificates are accepted; empty = none are asked for."));
+  static constexpr auto fields =
+      std::make_tuple(field("certificate_file", &T::certificate_file,
+                            "Certificate chain, PEM; with key_file it turns TLS 1.3 on. Read again when it changes."),
+                      field("key_file", &T::key_file, "Private key, PEM."),
+                      field("client_ca_file", &T::client_ca_file,
+                            "Authorities whose client certificates are accepted; empty = none are asked for."));
 };
 template <>
 struct Shape<app::DatabaseSettings> {
   using T = app::DatabaseSettings;
   static constexpr std::string_view name = "DatabaseSettings";
   static constexpr auto fields = std::make_tuple(
-      field("postgresql", &T::postgresql, "Where the PostgreSQL connection string is: file:PATH or env:NAME; empty = SQLite in the data directory.").secret(),
+      field("postgresql", &T::postgresql,
+            "Where the PostgreSQL connection string is: file:PATH or env:NAME; empty = SQLite in the data directory.")
+          .secret(),
       field("readers_max", &T::readers_max, "Read connections.").range(1, 256),
-      field("writes_waiting_max", &T::writes_waiting_max, "Writes that may wait; more are refused with a retry hint.").range(1, 1'000'000),
+      field("writes_waiting_max", &T::writes_waiting_max, "Writes that may wait; more are refused with a retry hint.")
+          .range(1, 1'000'000),
       field("writes_per_commit_max", &T::writes_per_commit_max, "Most writes that share one commit.").range(1, 10'000));
 };
 template <>
@@ -104,9 +109,11 @@ struct Shape<app::StoreSettings> {
   using T = app::StoreSettings;
   static constexpr std::string_view name = "StoreSettings";
   static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "What zones call it.").required(), field("kind", &T::kind, "What it is.").one_of(settings_words::kStoreKinds),
-      field("path", &T::path, "Directory, for kind directory."), field("endpoint", &T::endpoint, "URL, for kind s3."), field("bucket", &T::bucket, "Bucket, for kind s3."),
-      field("region", &T::region, "Region, for kind s3."), field("access_key", &T::access_key, "Where the access key is: file:PATH or env:NAME.").secret(),
+      field("name", &T::name, "What zones call it.").required(),
+      field("kind", &T::kind, "What it is.").one_of(settings_words::kStoreKinds),
+      field("path", &T::path, "Directory, for kind directory."), field("endpoint", &T::endpoint, "URL, for kind s3."),
+      field("bucket", &T::bucket, "Bucket, for kind s3."), field("region", &T::region, "Region, for kind s3."),
+      field("access_key", &T::access_key, "Where the access key is: file:PATH or env:NAME.").secret(),
       field("secret_key", &T::secret_key, "Where the secret key is: file:PATH or env:NAME.").secret());
 };
 template <>
@@ -114,28 +121,43 @@ struct Shape<app::BlobSettings> {
   using T = app::BlobSettings;
   static constexpr std::string_view name = "BlobSettings";
   static constexpr auto fields = std::make_tuple(
-      field("grace", &T::grace_us, "How long bytes that nothing names are kept.").duration().range(0, 365 * settings_words::kDay),
+      field("grace", &T::grace_us, "How long bytes that nothing names are kept.")
+          .duration()
+          .range(0, 365 * settings_words::kDay),
       field("threads", &T::threads, "Threads that seal large blobs, besides the caller's.").range(0, 64),
-      field("stores", &T::stores, "Where zones keep their bytes, besides 'local', a directory below data.").length(0, 100));
+      field("stores", &T::stores, "Where zones keep their bytes, besides 'local', a directory below data.")
+          .length(0, 100));
 };
 template <>
 struct Shape<app::KeySettings> {
   using T = app::KeySettings;
   static constexpr std::string_view name = "KeySettings";
   static constexpr auto fields = std::make_tuple(
-      field("passphrase", &T::passphrase, "Where the passphrase that locks the root key file is: file:PATH or env:NAME; empty = not locked.").secret());
+      field("passphrase", &T::passphrase,
+            "Where the passphrase that locks the root key file is: file:PATH or env:NAME; empty = not locked.")
+          .secret());
 };
 template <>
 struct Shape<app::HttpSettings> {
   using T = app::HttpSettings;
   static constexpr std::string_view name = "HttpSettings";
-  static constexpr auto fields = std::make_tuple(
-      field("connections_max", &T::connections_max, "Open connections.").range(1, 1'000'000), field("requests_max", &T::requests_max, "Requests in flight.").range(1, 1'000'000),
-      field("workers", &T::workers, "Threads that run handlers.").range(1, 1024), field("io_threads", &T::io_threads, "Threads that read and write sockets.").range(1, 64),
-      field("head_wait", &T::head_wait_us, "Longest a client may take to send a request's head.").duration().range(100'000, 10 * settings_words::kMinute),
-      field("idle_wait", &T::idle_wait_us, "Longest a connection may idle between requests.").duration().range(1'000'000, 60 * settings_words::kMinute),
-      field("drain", &T::drain_us, "Longest that stopping waits for requests in flight.").duration().range(0, 60 * settings_words::kMinute),
-      field("host_names", &T::host_names, "Names by which clients may call this server, besides the address it listens on.").length(0, 100));
+  static constexpr auto fields =
+      std::make_tuple(field("connections_max", &T::connections_max, "Open connections.").range(1, 1'000'000),
+                      field("requests_max", &T::requests_max, "Requests in flight.").range(1, 1'000'000),
+                      field("workers", &T::workers, "Threads that run handlers.").range(1, 1024),
+                      field("io_threads", &T::io_threads, "Threads that read and write sockets.").range(1, 64),
+                      field("head_wait", &T::head_wait_us, "Longest a client may take to send a request's head.")
+                          .duration()
+                          .range(100'000, 10 * settings_words::kMinute),
+                      field("idle_wait", &T::idle_wait_us, "Longest a connection may idle between requests.")
+                          .duration()
+                          .range(1'000'000, 60 * settings_words::kMinute),
+                      field("drain", &T::drain_us, "Longest that stopping waits for requests in flight.")
+                          .duration()
+                          .range(0, 60 * settings_words::kMinute),
+                      field("host_names", &T::host_names,
+                            "Names by which clients may call this server, besides the address it listens on.")
+                          .length(0, 100));
 };
 template <>
 struct Shape<app::RateSettings> {
@@ -143,8 +165,11 @@ struct Shape<app::RateSettings> {
   static constexpr std::string_view name = "RateSettings";
   static constexpr auto fields = std::make_tuple(
       field("calls_per_second", &T::calls_per_second, "Of one principal; twice as many at once.").range(1, 1'000'000),
-      field("anonymous_per_second", &T::anonymous_per_second, "Without a credential, of one address.").range(1, 1'000'000),
-      field("denied_per_second", &T::denied_per_second, "Denied calls of one address that are recorded; more are refused without a record.").range(1, 1'000'000));
+      field("anonymous_per_second", &T::anonymous_per_second, "Without a credential, of one address.")
+          .range(1, 1'000'000),
+      field("denied_per_second", &T::denied_per_second,
+            "Denied calls of one address that are recorded; more are refused without a record.")
+          .range(1, 1'000'000));
 };
 template <>
 struct Shape<app::Settings> {
@@ -153,8 +178,9 @@ struct Shape<app::Settings> {
   static constexpr auto fields = std::make_tuple(
       field("data", &T::data, "Directory of everything that is kept.").length(1, 4096),
       field("listen", &T::listen, "HOST:PORT to listen on. Beyond loopback TLS is required.").length(1, 256),
-      field("log_level", &T::log_level, "Lowest level that is logged.").one_of(settings_words::kLogLevels), field("tls", &T::tls, ""), field("database", &T::database, ""),
-      field("blobs", &T::blobs, ""), field("keys", &T::keys, ""), field("http", &T::http, ""), field("rates", &T::rates, ""));
+      field("log_level", &T::log_level, "Lowest level that is logged.").one_of(settings_words::kLogLevels),
+      field("tls", &T::tls, ""), field("database", &T::database, ""), field("blobs", &T::blobs, ""),
+      field("keys", &T::keys, ""), field("http", &T::http, ""), field("rates", &T::rates, ""));
   // What concerns several settings. An unsafe combination refuses to start.
   static void check(const T& settings, Faults& faults);
 };

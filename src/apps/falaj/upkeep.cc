@@ -7,7 +7,8 @@
 
 namespace falaj::app {
 
-Upkeep::Upkeep(std::vector<Task> tasks, const sys::Clock& clock) : tasks_(std::move(tasks)), clock_(clock), thread_([this] { loop(); }) {}
+Upkeep::Upkeep(std::vector<Task> tasks, const sys::Clock& clock)
+    : tasks_(std::move(tasks)), clock_(clock), thread_([this] { loop(); }) {}
 
 Upkeep::~Upkeep() {
   {

@@ -101,7 +101,8 @@ TEST(Text, SplitsTrimsAndMatches) {
 
 TEST(Text, KnowsUtf8) {
   for (const auto* good : {"", "abc", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x90\xAA"}) EXPECT_TRUE(is_utf8(good));
-  for (const auto* bad : {"\xC3", "\x80", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFF", "a\xE2\x82"}) EXPECT_FALSE(is_utf8(bad));
+  for (const auto* bad : {"\xC3", "\x80", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFF", "a\xE2\x82"})
+    EXPECT_FALSE(is_utf8(bad));
 }
 
 TEST(Text, ParsesUnitsAndTimes) {

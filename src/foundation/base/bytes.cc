@@ -94,7 +94,8 @@ std::string to_base64url(BytesView bytes) { return encode64(bytes, kUrl, false);
 Bytes from_base64url(std::string_view text) { return decode64(text, kUrl, false); }
 
 Digest Digest::parse(std::string_view hex) {
-  if (hex.size() != 64) throw Error(Code::invalid, fmt::format("a digest has 64 hexadecimal digits, not {}", hex.size()));
+  if (hex.size() != 64)
+    throw Error(Code::invalid, fmt::format("a digest has 64 hexadecimal digits, not {}", hex.size()));
   const Bytes b = from_hex(hex);
   Digest d;
   std::copy(b.begin(), b.end(), d.bytes.begin());

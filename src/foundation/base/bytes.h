@@ -18,9 +18,7 @@ using Bytes = std::vector<std::byte>;
 using BytesView = std::span<const std::byte>;
 
 inline BytesView as_bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
-inline std::string_view as_text(BytesView bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
+inline std::string_view as_text(BytesView bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 inline Bytes to_bytes(std::string_view text) {
   const auto view = as_bytes(text);
   return {view.begin(), view.end()};
@@ -36,9 +34,9 @@ auto* raw(Container&& bytes) {
 std::string to_hex(BytesView bytes);
 Bytes from_hex(std::string_view text);  // throws invalid
 std::string to_base64(BytesView bytes);
-Bytes from_base64(std::string_view text);      // throws invalid; padding required
-std::string to_base64url(BytesView bytes);     // no padding
-Bytes from_base64url(std::string_view text);   // throws invalid; no padding
+Bytes from_base64(std::string_view text);     // throws invalid; padding required
+std::string to_base64url(BytesView bytes);    // no padding
+Bytes from_base64url(std::string_view text);  // throws invalid; no padding
 
 // 32 bytes that name other bytes. Which function made them is the business of whoever made them.
 struct Digest {

@@ -24,9 +24,9 @@ enum class Code {
   corrupt,          // stored bytes are not what was written
   internal,         // a bug of ours
 };
-inline constexpr Code kCodes[] = {Code::invalid,     Code::not_found, Code::exists,    Code::conflict,
-                                  Code::denied,      Code::unauthenticated, Code::exhausted, Code::unavailable,
-                                  Code::deadline,    Code::cancelled, Code::corrupt,   Code::internal};
+inline constexpr Code kCodes[] = {Code::invalid,  Code::not_found,       Code::exists,    Code::conflict,
+                                  Code::denied,   Code::unauthenticated, Code::exhausted, Code::unavailable,
+                                  Code::deadline, Code::cancelled,       Code::corrupt,   Code::internal};
 
 std::string_view name(Code code);
 std::optional<Code> parse_code(std::string_view name);
@@ -49,9 +49,7 @@ class Error : public std::runtime_error {
   const std::vector<Fault>& faults() const { return faults_; }
 
   // Only these may be tried again unchanged.
-  bool retryable() const {
-    return code_ == Code::unavailable || code_ == Code::conflict || code_ == Code::exhausted;
-  }
+  bool retryable() const { return code_ == Code::unavailable || code_ == Code::conflict || code_ == Code::exhausted; }
 
  private:
   Code code_;

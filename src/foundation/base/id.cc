@@ -20,7 +20,8 @@ std::string format_id(IdBits bits) {
 }
 
 IdBits parse_id(std::string_view text) {
-  if (text.size() != kLength || text[0] > '7') throw Error(Code::invalid, "not an id: 26 characters of base32 expected");
+  if (text.size() != kLength || text[0] > '7')
+    throw Error(Code::invalid, "not an id: 26 characters of base32 expected");
   IdBits bits;
   for (const char c : text) {
     const auto v = kAlphabet.find(c);

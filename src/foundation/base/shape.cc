@@ -14,14 +14,20 @@ namespace {
 
 std::string_view kind_name(const json::value& v) {
   switch (v.kind()) {
-    case json::kind::null: return "nothing";
-    case json::kind::bool_: return "true or false";
+    case json::kind::null:
+      return "nothing";
+    case json::kind::bool_:
+      return "true or false";
     case json::kind::int64:
     case json::kind::uint64:
-    case json::kind::double_: return "a number";
-    case json::kind::string: return "text";
-    case json::kind::array: return "a list";
-    case json::kind::object: return "a map";
+    case json::kind::double_:
+      return "a number";
+    case json::kind::string:
+      return "text";
+    case json::kind::array:
+      return "a list";
+    case json::kind::object:
+      return "a map";
   }
   return "unknown";
 }
@@ -38,7 +44,8 @@ std::string shown(std::string_view text) {
 
 std::optional<std::int64_t> whole_number(const json::value& in) {
   if (const auto* i = in.if_int64()) return *i;
-  if (const auto* d = in.if_double(); d && std::trunc(*d) == *d && std::fabs(*d) < 9e15) return static_cast<std::int64_t>(*d);
+  if (const auto* d = in.if_double(); d && std::trunc(*d) == *d && std::fabs(*d) < 9e15)
+    return static_cast<std::int64_t>(*d);
   return std::nullopt;
 }
 
@@ -62,15 +69,17 @@ void decode_one(bool& out, const json::value& in, const Bounds&, const std::stri
     wrong_kind("true or false", in, path, faults);
 }
 
-void decode_one(std::int64_t& out, const json::value& in, const Bounds& bounds, const std::string& path, Faults& faults) {
+void decode_one(std::int64_t& out, const json::value& in, const Bounds& bounds, const std::string& path,
+                Faults& faults) {
   std::optional<std::int64_t> v = whole_number(in);
   if (const auto* text = in.if_string(); text && bounds.unit != Unit::none) {
     v = bounds.unit == Unit::duration ? parse_duration_us(*text) : parse_bytes(*text);
     if (!v) {
-      faults.push_back({path, fmt::format("must be {}, not {}",
-                                          bounds.unit == Unit::duration ? "a duration such as 250ms, 30s, 15m, 12h or 7d"
-                                                                        : "a size such as 64KiB, 10MB or 2GiB",
-                                          shown(*text))});
+      faults.push_back(
+          {path, fmt::format("must be {}, not {}",
+                             bounds.unit == Unit::duration ? "a duration such as 250ms, 30s, 15m, 12h or 7d"
+                                                           : "a size such as 64KiB, 10MB or 2GiB",
+                             shown(*text))});
       return;
     }
   }
@@ -94,14 +103,16 @@ void decode_one(double& out, const json::value& in, const Bounds& bounds, const 
   out = v;
 }
 
-void decode_one(std::string& out, const json::value& in, const Bounds& bounds, const std::string& path, Faults& faults) {
+void decode_one(std::string& out, const json::value& in, const Bounds& bounds, const std::string& path,
+                Faults& faults) {
   const auto* text = in.if_string();
   if (!text) return wrong_kind("text", in, path, faults);
   const std::string_view v = *text;
   const auto low = bounds.low.value_or(0), high = bounds.high.value_or(kTextBytesMax);
   if (static_cast<std::int64_t>(v.size()) < low || static_cast<std::int64_t>(v.size()) > high) {
     faults.push_back({path, fmt::format("must have {} to {} bytes, not {}", low, high, v.size())});
-  } else if (!bounds.one_of.empty() && std::find(bounds.one_of.begin(), bounds.one_of.end(), v) == bounds.one_of.end()) {
+  } else if (!bounds.one_of.empty() &&
+             std::find(bounds.one_of.begin(), bounds.one_of.end(), v) == bounds.one_of.end()) {
     faults.push_back({path, fmt::format("must be one of {}, not {}", fmt::join(bounds.one_of, ", "), shown(v))});
   } else if (bounds.text.accepts && !bounds.text.accepts(v)) {
     faults.push_back({path, fmt::format("must be {}, not {}", bounds.text.rule, shown(v))});
@@ -131,7 +142,8 @@ void expect_entries(std::size_t count, const Bounds& bounds, const std::string& 
     faults.push_back({path, fmt::format("must have {} to {} entries, not {}", low, high, count)});
 }
 
-void refuse_unknown(const json::object& in, std::span<const std::string_view> known, const std::string& path, Faults& faults) {
+void refuse_unknown(const json::object& in, std::span<const std::string_view> known, const std::string& path,
+                    Faults& faults) {
   for (const auto& member : in) {
     const std::string_view key = member.key();
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
@@ -147,11 +159,18 @@ json::object bounded(json::object schema, const Bounds& bounds, std::string_view
   if (bounds.unit == Unit::duration) schema["x-unit"] = "microseconds, or text such as 30s";
   if (bounds.unit == Unit::bytes) schema["x-unit"] = "bytes, or text such as 64MiB";
   if (bounds.unit != Unit::none) schema["type"] = json::array{"integer", "string"};
-  const std::string_view low = type == "string" ? "minLength" : type == "array" ? "minItems" : type == "object" ? "minProperties" : "minimum";
-  const std::string_view high = type == "string" ? "maxLength" : type == "array" ? "maxItems" : type == "object" ? "maxProperties" : "maximum";
+  const std::string_view low = type == "string"   ? "minLength"
+                               : type == "array"  ? "minItems"
+                               : type == "object" ? "minProperties"
+                                                  : "minimum";
+  const std::string_view high = type == "string"   ? "maxLength"
+                                : type == "array"  ? "maxItems"
+                                : type == "object" ? "maxProperties"
+                                                   : "maximum";
   if (bounds.low) schema[low] = *bounds.low;
   if (bounds.high) schema[high] = *bounds.high;
-  if (!bounds.one_of.empty() && type == "string") schema["enum"] = json::array(bounds.one_of.begin(), bounds.one_of.end());
+  if (!bounds.one_of.empty() && type == "string")
+    schema["enum"] = json::array(bounds.one_of.begin(), bounds.one_of.end());
   return schema;
 }
 

@@ -35,7 +35,9 @@ template <class T>
 struct Shape;
 
 template <class T>
-concept Described = requires { Shape<T>::fields; };
+concept Described = requires {
+  Shape<T>::fields;
+};
 
 // A check of one string: `accepts` decides, `rule` says in words what is allowed.
 struct TextRule {
@@ -62,10 +64,18 @@ struct Field {
   std::string_view help;
   Bounds bounds;
 
-  constexpr Field required() const { return with([](Bounds& b) { b.required = true; }); }
-  constexpr Field secret() const { return with([](Bounds& b) { b.secret = true; }); }
-  constexpr Field duration() const { return with([](Bounds& b) { b.unit = Unit::duration; }); }
-  constexpr Field bytes() const { return with([](Bounds& b) { b.unit = Unit::bytes; }); }
+  constexpr Field required() const {
+    return with([](Bounds& b) { b.required = true; });
+  }
+  constexpr Field secret() const {
+    return with([](Bounds& b) { b.secret = true; });
+  }
+  constexpr Field duration() const {
+    return with([](Bounds& b) { b.unit = Unit::duration; });
+  }
+  constexpr Field bytes() const {
+    return with([](Bounds& b) { b.unit = Unit::bytes; });
+  }
   constexpr Field range(std::int64_t low, std::int64_t high) const {
     return with([=](Bounds& b) { b.low = low, b.high = high; });
   }
@@ -103,15 +113,19 @@ std::string below(std::string_view path, std::string_view key);
 std::string below(std::string_view path, std::size_t index);
 
 void decode_one(bool& out, const json::value& in, const Bounds& bounds, const std::string& path, Faults& faults);
-void decode_one(std::int64_t& out, const json::value& in, const Bounds& bounds, const std::string& path, Faults& faults);
+void decode_one(std::int64_t& out, const json::value& in, const Bounds& bounds, const std::string& path,
+                Faults& faults);
 void decode_one(double& out, const json::value& in, const Bounds& bounds, const std::string& path, Faults& faults);
 void decode_one(std::string& out, const json::value& in, const Bounds& bounds, const std::string& path, Faults& faults);
-inline void decode_one(json::value& out, const json::value& in, const Bounds&, const std::string&, Faults&) { out = in; }
+inline void decode_one(json::value& out, const json::value& in, const Bounds&, const std::string&, Faults&) {
+  out = in;
+}
 
 const json::object* expect_object(const json::value& in, const std::string& path, Faults& faults);
 const json::array* expect_array(const json::value& in, const Bounds& bounds, const std::string& path, Faults& faults);
 void expect_entries(std::size_t count, const Bounds& bounds, const std::string& path, Faults& faults);
-void refuse_unknown(const json::object& in, std::span<const std::string_view> known, const std::string& path, Faults& faults);
+void refuse_unknown(const json::object& in, std::span<const std::string_view> known, const std::string& path,
+                    Faults& faults);
 
 // Bounds of a list hold for its length; its entries keep the rules about their own text.
 inline Bounds of_entries(Bounds bounds) {
@@ -123,7 +137,8 @@ template <Described T>
 void decode_one(T& out, const json::value& in, const Bounds&, const std::string& path, Faults& faults);
 
 template <class T>
-void decode_one(std::optional<T>& out, const json::value& in, const Bounds& bounds, const std::string& path, Faults& faults) {
+void decode_one(std::optional<T>& out, const json::value& in, const Bounds& bounds, const std::string& path,
+                Faults& faults) {
   if (in.is_null()) {
     out.reset();
     return;
@@ -132,7 +147,8 @@ void decode_one(std::optional<T>& out, const json::value& in, const Bounds& boun
 }
 
 template <class T>
-void decode_one(std::vector<T>& out, const json::value& in, const Bounds& bounds, const std::string& path, Faults& faults) {
+void decode_one(std::vector<T>& out, const json::value& in, const Bounds& bounds, const std::string& path,
+                Faults& faults) {
   const auto* array = expect_array(in, bounds, path, faults);
   if (!array) return;
   out.clear();
@@ -145,7 +161,8 @@ void decode_one(std::vector<T>& out, const json::value& in, const Bounds& bounds
 }
 
 template <class T>
-void decode_one(std::map<std::string, T>& out, const json::value& in, const Bounds& bounds, const std::string& path, Faults& faults) {
+void decode_one(std::map<std::string, T>& out, const json::value& in, const Bounds& bounds, const std::string& path,
+                Faults& faults) {
   const auto* object = expect_object(in, path, faults);
   if (!object) return;
   expect_entries(object->size(), bounds, path, faults);
@@ -218,70 +235,6 @@ json::value encode_one(const T& value) {
   return out;
 }
 
-// JSON Schema 2020-12, as OpenAPI 3.1 uses it. Described structs land in `definitions` and are referred to.
-json::object bounded(json::object schema, const Bounds& bounds, std::string_view help, std::string_view type);
-
-template <class T>
-struct SchemaOf;
-template <>
-struct SchemaOf<bool> {
-  static json::object make(const Bounds& b, std::string_view help, json::object&) { return bounded({}, b, help, "boolean"); }
-};
-template <>
-struct SchemaOf<std::int64_t> {
-  static json::object make(const Bounds& b, std::string_view help, json::object&) { return bounded({}, b, help, "integer"); }
-};
-template <>
-struct SchemaOf<double> {
-  static json::object make(const Bounds& b, std::string_view help, json::object&) { return bounded({}, b, help, "number"); }
-};
-template <>
-struct SchemaOf<std::string> {
-  static json::object make(const Bounds& b, std::string_view help, json::object&) { return bounded({}, b, help, "string"); }
-};
-template <>
-struct SchemaOf<json::value> {
-  static json::object make(const Bounds& b, std::string_view help, json::object&) { return bounded({}, b, help, ""); }
-};
-template <class T>
-struct SchemaOf<std::optional<T>> {
-  static json::object make(const Bounds& b, std::string_view help, json::object& defs) { return SchemaOf<T>::make(b, help, defs); }
-};
-template <class T>
-struct SchemaOf<std::vector<T>> {
-  static json::object make(const Bounds& b, std::string_view help, json::object& defs) {
-    return bounded({{"items", SchemaOf<T>::make(of_entries(b), "", defs)}}, b, help, "array");
-  }
-};
-template <class T>
-struct SchemaOf<std::map<std::string, T>> {
-  static json::object make(const Bounds& b, std::string_view help, json::object& defs) {
-    return bounded({{"additionalProperties", SchemaOf<T>::make(of_entries(b), "", defs)}}, b, help, "object");
-  }
-};
-template <Described T>
-struct SchemaOf<T> {
-  static json::object make(const Bounds&, std::string_view help, json::object& defs) {
-    if (!defs.contains(Shape<T>::name)) {
-      defs[Shape<T>::name] = nullptr;  // a struct that holds itself refers to what is being made
-      json::object properties;
-      json::array required;
-      [[maybe_unused]] const auto add = [&](const auto& f) {
-        using Member = std::remove_cvref_t<decltype(std::declval<T>().*f.member)>;
-        properties[f.name] = SchemaOf<Member>::make(f.bounds, f.help, defs);
-        if (f.bounds.required) required.emplace_back(f.name);
-      };
-      std::apply([&](const auto&... fields) { (add(fields), ...); }, Shape<T>::fields);
-      json::object schema{{"type", "object"}, {"properties", std::move(properties)}, {"additionalProperties", false}};
-      if (!required.empty()) schema["required"] = std::move(required);
-      defs[Shape<T>::name] = std::move(schema);
-    }
-    json::object out{{"$ref", "#/components/schemas/" + std::string(Shape<T>::name)}};
-    if (!help.empty()) out["description"] = help;
-    return out;
-  }
-};
-
 }  // namespace shape
 
 // Fills `out` from `in`, keeping its defaults for what is absent, and adds every fault found.
@@ -305,10 +258,6 @@ json::value encode(const T& value) {
   return shape::encode_one(value);
 }
 
-// The schema of T; structs it is made of are added to `definitions` by name.
-template <class T>
-json::object schema_of(json::object& definitions) {
-  return shape::SchemaOf<T>::make(Bounds{}, "", definitions);
-}
-
 }  // namespace falaj
+
+#include "foundation/base/shape_schema.h"  // IWYU pragma: export

@@ -56,7 +56,8 @@ TEST(Shape, DecodesAndEncodesWhatItDescribes) {
 }
 
 TEST(Shape, NamesEveryFaultAtOnce) {
-  const auto v = parse_json(R"({"wait":"soon","share":2,"on":"yes","inner":[{"name":"Bad Name","tags":["1","2","3"]},{}],
+  const auto v =
+      parse_json(R"({"wait":"soon","share":2,"on":"yes","inner":[{"name":"Bad Name","tags":["1","2","3"]},{}],
                                "mode":"c","lables":{},"most":1.5})");
   try {
     decode<Outer>(v, "reading");

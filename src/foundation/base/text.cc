@@ -144,15 +144,16 @@ std::optional<std::int64_t> parse_int(std::string_view text) {
 }
 
 std::optional<std::int64_t> parse_bytes(std::string_view text) {
-  static constexpr Unit kUnits[] = {
-      {"", 1},          {"B", 1},           {"KB", 1000},          {"MB", 1000000},       {"GB", 1000000000},
-      {"TB", 1000000000000}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1LL << 30}, {"TiB", 1LL << 40}};
+  static constexpr Unit kUnits[] = {{"", 1},           {"B", 1},           {"KB", 1000},
+                                    {"MB", 1000000},   {"GB", 1000000000}, {"TB", 1000000000000},
+                                    {"KiB", 1 << 10},  {"MiB", 1 << 20},   {"GiB", 1LL << 30},
+                                    {"TiB", 1LL << 40}};
   return parse_with_unit(text, kUnits);
 }
 
 std::optional<std::int64_t> parse_duration_us(std::string_view text) {
-  static constexpr Unit kUnits[] = {{"us", 1},         {"ms", 1000},         {"s", 1000000},
-                                    {"m", 60000000},   {"h", 3600000000LL},  {"d", 86400000000LL}};
+  static constexpr Unit kUnits[] = {{"us", 1},       {"ms", 1000},        {"s", 1000000},
+                                    {"m", 60000000}, {"h", 3600000000LL}, {"d", 86400000000LL}};
   return parse_with_unit(text, kUnits);
 }
 
@@ -196,15 +197,17 @@ std::optional<std::int64_t> parse_time(std::string_view text) {
   };
   if (text.size() < 20 || text[4] != '-' || text[7] != '-' || text[13] != ':' || text[16] != ':') return std::nullopt;
   if (text[10] != 'T' && text[10] != ' ') return std::nullopt;
-  const auto year = number(0, 4), month = number(5, 2), day = number(8, 2), hour = number(11, 2), minute = number(14, 2),
-             second = number(17, 2);
+  const auto year = number(0, 4), month = number(5, 2), day = number(8, 2), hour = number(11, 2),
+             minute = number(14, 2), second = number(17, 2);
   if (!year || !month || !day || !hour || !minute || !second) return std::nullopt;
-  if (*month < 1 || *month > 12 || *day < 1 || *day > 31 || *hour > 23 || *minute > 59 || *second > 60) return std::nullopt;
+  if (*month < 1 || *month > 12 || *day < 1 || *day > 31 || *hour > 23 || *minute > 59 || *second > 60)
+    return std::nullopt;
   std::size_t at = 19;
   std::int64_t micros = 0;
   if (text[at] == '.') {
     std::int64_t scale = 100000;
-    for (++at; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at, scale /= 10) micros += (text[at] - '0') * scale;
+    for (++at; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at, scale /= 10)
+      micros += (text[at] - '0') * scale;
   }
   std::int64_t offset_s = 0;
   if (at < text.size() && (text[at] == '+' || text[at] == '-')) {

@@ -27,12 +27,12 @@ bool matches_glob(std::string_view pattern, std::string_view text);
 // The candidate nearest to a misspelt word, when it is near enough to be what was meant.
 std::optional<std::string_view> nearest(std::string_view word, std::span<const std::string_view> candidates);
 
-std::optional<std::int64_t> parse_int(std::string_view text);      // the whole text, or nothing
-std::optional<std::int64_t> parse_bytes(std::string_view text);    // "64KiB", "10GB", "123"
+std::optional<std::int64_t> parse_int(std::string_view text);          // the whole text, or nothing
+std::optional<std::int64_t> parse_bytes(std::string_view text);        // "64KiB", "10GB", "123"
 std::optional<std::int64_t> parse_duration_us(std::string_view text);  // "250ms", "30s", "15m", "12h", "7d"
-std::string format_bytes(std::uint64_t bytes);                     // "1.4 GiB"
-std::string format_duration_us(std::int64_t us);                   // "1.5 s", "3 d"
-std::string format_time(std::int64_t unix_us);                     // RFC 3339, UTC, milliseconds
-std::optional<std::int64_t> parse_time(std::string_view rfc3339);  // to unix microseconds
+std::string format_bytes(std::uint64_t bytes);                         // "1.4 GiB"
+std::string format_duration_us(std::int64_t us);                       // "1.5 s", "3 d"
+std::string format_time(std::int64_t unix_us);                         // RFC 3339, UTC, milliseconds
+std::optional<std::int64_t> parse_time(std::string_view rfc3339);      // to unix microseconds
 
 }  // namespace falaj

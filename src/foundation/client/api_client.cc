@@ -17,7 +17,8 @@ namespace {
 constexpr std::int64_t kSlowWaitUs = 900'000'000;  // a server that verifies a large log says nothing for a while
 
 bool unreserved(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || c == '~';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+         c == '_' || c == '~';
 }
 
 // The Error that the server meant.
@@ -28,7 +29,8 @@ Error error_of(const net::ClientResponse& response) {
     std::vector<Fault> faults;
     for (const auto& detail : error.at("details").as_array())
       faults.push_back({std::string(detail.at("field").as_string()), std::string(detail.at("problem").as_string())});
-    return Error(parse_code(error.at("code").as_string()).value_or(Code::internal), std::string(error.at("message").as_string()), std::move(faults));
+    return Error(parse_code(error.at("code").as_string()).value_or(Code::internal),
+                 std::string(error.at("message").as_string()), std::move(faults));
   } catch (const std::exception&) {
     return Error(response.status >= 500 ? Code::unavailable : Code::invalid,
                  fmt::format("the server answered {} and not as Falaj does: is the address right?", response.status));
@@ -100,10 +102,13 @@ json::value ApiClient::get(const std::string& path, const Query& query) {
   return rep_->send(rep_->request(net::Method::get, path, query), rep_->tries_max);
 }
 
-json::value ApiClient::post(const std::string& path, const json::value& body, const Query& query, const std::string& idempotency_key) {
+json::value ApiClient::post(const std::string& path, const json::value& body, const Query& query,
+                            const std::string& idempotency_key) {
   auto request = rep_->request(net::Method::post, path, query);
   request.headers.add("Content-Type", "application/json");
-  request.headers.add("Idempotency-Key", idempotency_key.empty() ? fmt::format("{:016x}{:016x}", rep_->random.next(), rep_->random.next()) : idempotency_key);
+  request.headers.add("Idempotency-Key", idempotency_key.empty()
+                                             ? fmt::format("{:016x}{:016x}", rep_->random.next(), rep_->random.next())
+                                             : idempotency_key);
   request.body = json::serialize(body);
   return rep_->send(request, rep_->tries_max);
 }
@@ -112,7 +117,8 @@ json::value ApiClient::del(const std::string& path, const Query& query) {
   return rep_->send(rep_->request(net::Method::del, path, query), 1);
 }
 
-json::value ApiClient::upload(const std::string& path, const Query& query, net::BodySource source, std::optional<std::uint64_t> size) {
+json::value ApiClient::upload(const std::string& path, const Query& query, net::BodySource source,
+                              std::optional<std::uint64_t> size) {
   auto request = rep_->request(net::Method::post, path, query);
   request.headers.add("Content-Type", "application/octet-stream");
   request.body = net::StreamBody{std::move(source), size};
@@ -120,7 +126,8 @@ json::value ApiClient::upload(const std::string& path, const Query& query, net::
 }
 
 void ApiClient::download(net::Method method, const std::string& path, const Query& query, const json::value* body,
-                         const std::function<void(std::optional<std::uint64_t>)>& begin, const std::function<void(BytesView)>& sink) {
+                         const std::function<void(std::optional<std::uint64_t>)>& begin,
+                         const std::function<void(BytesView)>& sink) {
   auto request = rep_->request(method, path, query);
   if (body) {
     request.headers.add("Content-Type", "application/json");

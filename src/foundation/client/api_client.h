@@ -33,14 +33,17 @@ class ApiClient {
 
   json::value get(const std::string& path, const Query& query = {});
   // `idempotency_key` "" makes one for this call, so that a repeated try has one effect.
-  json::value post(const std::string& path, const json::value& body, const Query& query = {}, const std::string& idempotency_key = "");
+  json::value post(const std::string& path, const json::value& body, const Query& query = {},
+                   const std::string& idempotency_key = "");
   json::value del(const std::string& path, const Query& query = {});
 
   // Sends a body as it is produced; not tried again. `size`: when known.
-  json::value upload(const std::string& path, const Query& query, net::BodySource source, std::optional<std::uint64_t> size);
+  json::value upload(const std::string& path, const Query& query, net::BodySource source,
+                     std::optional<std::uint64_t> size);
   // Hands the body over as it arrives. `begin` is told its size when the server says it.
   void download(net::Method method, const std::string& path, const Query& query, const json::value* body,
-                const std::function<void(std::optional<std::uint64_t>)>& begin, const std::function<void(BytesView)>& sink);
+                const std::function<void(std::optional<std::uint64_t>)>& begin,
+                const std::function<void(BytesView)>& sink);
 
   const Target& target() const;
 

@@ -17,9 +17,11 @@ constexpr std::uint32_t kPassesMax = 64;
 
 }  // namespace
 
-ArchiveWriter::ArchiveWriter(std::string_view passphrase, Sink sink, crypto::PasswordCost cost) : sink_(std::move(sink)) {
+ArchiveWriter::ArchiveWriter(std::string_view passphrase, Sink sink, crypto::PasswordCost cost)
+    : sink_(std::move(sink)) {
   if (passphrase.size() < kPassphraseBytesMin)
-    throw Error(Code::invalid, fmt::format("passphrase: must have {} bytes or more, not {}", kPassphraseBytesMin, passphrase.size()));
+    throw Error(Code::invalid,
+                fmt::format("passphrase: must have {} bytes or more, not {}", kPassphraseBytesMin, passphrase.size()));
   const auto random = crypto::Key::random();
   const auto salt = random.view().first(kSaltBytes);
   ByteWriter head;
@@ -61,11 +63,13 @@ ArchiveReader::ArchiveReader(std::string_view passphrase, Source source) : sourc
     got += n;
   }
   ByteReader in(head);
-  if (as_text(in.raw(kMagic.size())) != kMagic) throw Error(Code::corrupt, "backup: this is no backup of Falaj, or its first bytes were altered");
+  if (as_text(in.raw(kMagic.size())) != kMagic)
+    throw Error(Code::corrupt, "backup: this is no backup of Falaj, or its first bytes were altered");
   const auto salt = in.raw(kSaltBytes);
   const std::uint64_t memory = in.u64();
   const std::uint32_t passes = in.u32();
-  if (memory < 8192 || memory > kMemoryBytesMax || passes == 0 || passes > kPassesMax) throw Error(Code::corrupt, "backup: the head was altered");
+  if (memory < 8192 || memory > kMemoryBytesMax || passes == 0 || passes > kPassesMax)
+    throw Error(Code::corrupt, "backup: the head was altered");
   opener_ = std::make_unique<crypto::Opener>(crypto::key_from_passphrase(passphrase, salt, {memory, passes}), head);
 }
 
@@ -81,7 +85,9 @@ bool ArchiveReader::more() {
   try {
     opened = n == 0 ? opener_->finish() : opener_->update(BytesView(piece).first(n));
   } catch (const Error& e) {
-    if (!opened_any_) throw Error(Code::denied, "backup: the passphrase is not the one it was made with, or its first bytes were altered");
+    if (!opened_any_)
+      throw Error(Code::denied,
+                  "backup: the passphrase is not the one it was made with, or its first bytes were altered");
     throw Error(Code::corrupt, fmt::format("backup: {}", e.what()));
   }
   finished_ = n == 0;

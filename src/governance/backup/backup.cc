@@ -31,7 +31,8 @@ sql::Table decode_table(BytesView bytes) {
   for (std::uint32_t n = in.u32(); n > 0; --n) {
     std::string name = in.text();
     const auto kind = in.u8();
-    if (kind > static_cast<std::uint8_t>(sql::Kind::bytes)) throw Error(Code::corrupt, "backup: a column of an unknown kind");
+    if (kind > static_cast<std::uint8_t>(sql::Kind::bytes))
+      throw Error(Code::corrupt, "backup: a column of an unknown kind");
     table.columns.push_back({std::move(name), static_cast<sql::Kind>(kind)});
   }
   in.expect_end();
@@ -55,16 +56,25 @@ std::vector<sql::Value> decode_row(BytesView bytes) {
   std::vector<sql::Value> values;
   while (in.left() > 0) {
     switch (in.u8()) {
-      case 0: values.emplace_back(sql::Null{}); break;
-      case 1: values.emplace_back(static_cast<std::int64_t>(in.u64())); break;
-      case 2: values.emplace_back(std::bit_cast<double>(in.u64())); break;
-      case 3: values.emplace_back(in.text()); break;
+      case 0:
+        values.emplace_back(sql::Null{});
+        break;
+      case 1:
+        values.emplace_back(static_cast<std::int64_t>(in.u64()));
+        break;
+      case 2:
+        values.emplace_back(std::bit_cast<double>(in.u64()));
+        break;
+      case 3:
+        values.emplace_back(in.text());
+        break;
       case 4: {
         const auto blob = in.blob();
         values.emplace_back(Bytes(blob.begin(), blob.end()));
         break;
       }
-      default: throw Error(Code::corrupt, "backup: a value of an unknown type");
+      default:
+        throw Error(Code::corrupt, "backup: a value of an unknown type");
     }
   }
   return values;
@@ -109,7 +119,8 @@ void copy_objects(ArchiveWriter& archive, vault::Vault& vault, sql::Reader& read
 // Reads parts one ahead, so that whoever needs a run of one kind sees where it ends.
 class Parts {
  public:
-  Parts(std::string_view passphrase, const ArchiveReader::Source& source) : reader_(passphrase, source), ahead_(reader_.next()) {}
+  Parts(std::string_view passphrase, const ArchiveReader::Source& source)
+      : reader_(passphrase, source), ahead_(reader_.next()) {}
   bool is(Part part) const { return ahead_ && ahead_->part == part; }
   Bytes take(Part part, std::string_view what) {
     if (!is(part)) throw Error(Code::corrupt, fmt::format("backup: {} is missing", what));
@@ -150,19 +161,23 @@ void restore_object(Parts& parts, vault::Vault& vault, Totals& totals) {
     return n;
   });
   if (stored.info.address != address || stored.info.size != size)
-    throw Error(Code::corrupt, fmt::format("backup: object {} of tenant {} is not what its address says", address.hex(), tenant.str()));
+    throw Error(Code::corrupt, fmt::format("backup: object {} of tenant {} is not what its address says", address.hex(),
+                                           tenant.str()));
   ++totals.objects;
   totals.object_bytes += size;
 }
 
 }  // namespace
 
-Totals take(sql::Database& database, vault::Vault& vault, const vault::KeyStore& keys, std::string_view passphrase, Blobs blobs,
-            std::int64_t now_us, const ArchiveWriter::Sink& sink) {
+Totals take(sql::Database& database, vault::Vault& vault, const vault::KeyStore& keys, std::string_view passphrase,
+            Blobs blobs, std::int64_t now_us, const ArchiveWriter::Sink& sink) {
   Totals totals;
   ArchiveWriter archive(passphrase, sink);
-  archive.add(Part::about, as_bytes(json::serialize(json::object{{"format", 1}, {"created_us", now_us}, {"engine", database.engine()},
-                                                                 {"blobs", blobs == Blobs::copy ? "copy" : "reference"}})));
+  archive.add(Part::about,
+              as_bytes(json::serialize(json::object{{"format", 1},
+                                                    {"created_us", now_us},
+                                                    {"engine", database.engine()},
+                                                    {"blobs", blobs == Blobs::copy ? "copy" : "reference"}})));
   archive.add(Part::roots, keys.encode_roots());
   database.read([&](sql::Reader& reader) {
     ToArchive tables(archive, totals);
@@ -202,7 +217,8 @@ Totals restore(std::string_view passphrase, const ArchiveReader::Source& source,
   parts.expect_end();
   const crypto::Signer signer(roots.platform_key(vault::kAuditSignatures));
   const auto verdict = audit::verify(target.database, signer.public_key());
-  if (!verdict.intact) throw Error(Code::corrupt, fmt::format("backup: the audit log in it was altered: {}", verdict.why));
+  if (!verdict.intact)
+    throw Error(Code::corrupt, fmt::format("backup: the audit log in it was altered: {}", verdict.why));
   totals.audit_records = verdict.records;
   progress("audit records", static_cast<std::uint64_t>(verdict.records));
   return totals;

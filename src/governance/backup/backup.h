@@ -26,8 +26,8 @@ struct Totals {
 
 // Everything of a platform at one moment, while it goes on: all tables of one snapshot, the root keys, and the objects
 // that the snapshot keeps. `sink` gets the file piece by piece.
-Totals take(sql::Database& database, vault::Vault& vault, const vault::KeyStore& keys, std::string_view passphrase, Blobs blobs,
-            std::int64_t now_us, const ArchiveWriter::Sink& sink);
+Totals take(sql::Database& database, vault::Vault& vault, const vault::KeyStore& keys, std::string_view passphrase,
+            Blobs blobs, std::int64_t now_us, const ArchiveWriter::Sink& sink);
 
 // What the restoring program brings, in the order in which it is asked.
 struct Target {

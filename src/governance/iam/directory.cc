@@ -316,16 +316,17 @@ std::optional<Issued> Directory::bootstrap(std::int64_t token_ttl_us, const std:
     return reader.first("SELECT 1 FROM iam_bootstrap", {}, [](const sql::Row&) { return true; }).has_value();
   };
   if (database_.read(done)) return std::nullopt;
-  return database_.write({"system/bootstrap", "iam.bootstrap", "/", ""}, [&](sql::Writer& writer) -> std::optional<Issued> {
-    if (done(writer)) return std::nullopt;
-    writer.execute("INSERT INTO iam_bootstrap (id, at_us) VALUES (1, ?)", {now_us()});
-    const User admin{"", "admin", "", "", false};
-    put(writer, admin);
-    put(writer, Binding{"bootstrap", "admin", {"user/admin"}, Scope()});
-    auto issued = issue_token(writer, {Principal::parse("user/admin"), "bootstrap", {}, token_ttl_us});
-    if (keep) keep(issued);
-    return issued;
-  });
+  return database_.write(
+      {"system/bootstrap", "iam.bootstrap", "/", ""}, [&](sql::Writer& writer) -> std::optional<Issued> {
+        if (done(writer)) return std::nullopt;
+        writer.execute("INSERT INTO iam_bootstrap (id, at_us) VALUES (1, ?)", {now_us()});
+        const User admin{"", "admin", "", "", false};
+        put(writer, admin);
+        put(writer, Binding{"bootstrap", "admin", {"user/admin"}, Scope()});
+        auto issued = issue_token(writer, {Principal::parse("user/admin"), "bootstrap", {}, token_ttl_us});
+        if (keep) keep(issued);
+        return issued;
+      });
 }
 
 std::int64_t Directory::flush_usage(sql::Writer& writer) const {

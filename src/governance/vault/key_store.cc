@@ -24,7 +24,9 @@ class ZoneKeys final : public blob::Keys {
  public:
   ZoneKeys(const KeyStore& store, ZoneName zone) : store_(store), zone_(std::move(zone)) {}
   crypto::VersionedKey newest(const TenantName& tenant) override { return store_.ring()->newest(zone_, tenant); }
-  crypto::Key version(const TenantName& tenant, std::uint32_t version) override { return store_.ring()->version(zone_, tenant, version); }
+  crypto::Key version(const TenantName& tenant, std::uint32_t version) override {
+    return store_.ring()->version(zone_, tenant, version);
+  }
   crypto::Key address_key(const TenantName& tenant) override { return store_.ring()->address_key(zone_, tenant); }
 
  private:
@@ -40,8 +42,9 @@ std::vector<KeyRecord> KeyStore::load(sql::Database& database) {
   return database.read([](sql::Reader& reader) {
     return reader.all("SELECT kind, zone, tenant, version, state, wrapped FROM vault_key", {}, [](const sql::Row& row) {
       const auto wrapped = row.bytes(5);
-      return KeyRecord{static_cast<KeyKind>(row.integer(0)), ZoneName{std::string(row.text(1))},           TenantName{std::string(row.text(2))},
-                       static_cast<std::uint32_t>(row.integer(3)), static_cast<KeyState>(row.integer(4)), {wrapped.begin(), wrapped.end()}};
+      return KeyRecord{static_cast<KeyKind>(row.integer(0)),  ZoneName{std::string(row.text(1))},
+                       TenantName{std::string(row.text(2))},  static_cast<std::uint32_t>(row.integer(3)),
+                       static_cast<KeyState>(row.integer(4)), {wrapped.begin(), wrapped.end()}};
     });
   });
 }
@@ -56,7 +59,9 @@ KeyStore::KeyStore(sql::Database& database, RootKeys roots, std::function<void(c
     try {
       ring->verify();
     } catch (const Error&) {
-      if (back + 1 == roots_.count()) throw Error(Code::corrupt, "the root key does not open the keys in the database: is this the key file of another platform?");
+      if (back + 1 == roots_.count())
+        throw Error(Code::corrupt,
+                    "the root key does not open the keys in the database: is this the key file of another platform?");
       continue;
     }
     if (roots_.count() > 1) {
@@ -74,7 +79,9 @@ std::shared_ptr<const crypto::KeyRing> KeyStore::ring() const {
   return ring_;
 }
 
-std::unique_ptr<blob::Keys> KeyStore::of_zone(const ZoneName& zone) const { return std::make_unique<ZoneKeys>(*this, zone); }
+std::unique_ptr<blob::Keys> KeyStore::of_zone(const ZoneName& zone) const {
+  return std::make_unique<ZoneKeys>(*this, zone);
+}
 
 void KeyStore::write(const sql::Act& act, std::span<const KeyRecord> records) {
   database_.write(act, [&](sql::Writer& writer) {
@@ -82,8 +89,10 @@ void KeyStore::write(const sql::Act& act, std::span<const KeyRecord> records) {
       writer.execute(
           "INSERT INTO vault_key (kind, zone, tenant, version, state, wrapped) VALUES (?, ?, ?, ?, ?, ?) "
           "ON CONFLICT (kind, zone, tenant, version) DO UPDATE SET state = excluded.state, wrapped = excluded.wrapped",
-          {static_cast<std::int64_t>(r.kind), r.zone.str(), r.tenant.str(), std::int64_t{r.version}, static_cast<std::int64_t>(r.state), BytesView(r.wrapped)});
-      writer.record({fmt::format("/key/{}-{}-{}-{}", crypto::name(r.kind), r.zone.str(), r.tenant.str(), r.version), std::nullopt, crypto::sha256(r.wrapped)});
+          {static_cast<std::int64_t>(r.kind), r.zone.str(), r.tenant.str(), std::int64_t{r.version},
+           static_cast<std::int64_t>(r.state), BytesView(r.wrapped)});
+      writer.record({fmt::format("/key/{}-{}-{}-{}", crypto::name(r.kind), r.zone.str(), r.tenant.str(), r.version),
+                     std::nullopt, crypto::sha256(r.wrapped)});
     }
   });
   Lock lock(mu_);
@@ -122,7 +131,8 @@ Rotated KeyStore::rotate_root(const sql::Act& act) {
   database_.write(act, [&](sql::Writer& writer) {
     for (const auto& r : records)
       writer.execute("UPDATE vault_key SET wrapped = ? WHERE kind = ? AND zone = ? AND tenant = ? AND version = ?",
-                     {BytesView(r.wrapped), static_cast<std::int64_t>(r.kind), r.zone.str(), r.tenant.str(), std::int64_t{r.version}});
+                     {BytesView(r.wrapped), static_cast<std::int64_t>(r.kind), r.zone.str(), r.tenant.str(),
+                      std::int64_t{r.version}});
   });
   both.keep_only(0);
   save_roots_(both);
@@ -158,7 +168,8 @@ Rotated KeyStore::rotate_tenant(const ZoneName& zone, const TenantName& tenant, 
 std::vector<KeyInfo> KeyStore::list() const {
   std::vector<KeyInfo> out;
   for (const auto& [place, r] : snapshot())
-    out.push_back({std::string(crypto::name(r.kind)), r.zone.str(), r.tenant.str(), std::string(crypto::name(r.state)), r.version});
+    out.push_back({std::string(crypto::name(r.kind)), r.zone.str(), r.tenant.str(), std::string(crypto::name(r.state)),
+                   r.version});
   return out;
 }
 

@@ -36,8 +36,8 @@ class KeyStore {
  public:
   static std::span<const sql::Migration> migrations();
 
-  // `save_roots` makes the root keys durable; called when they change. Throws corrupt or denied when the root key is not
-  // the one that wraps what is in the database.
+  // `save_roots` makes the root keys durable; called when they change. Throws corrupt or denied when the root key is
+  // not the one that wraps what is in the database.
   KeyStore(sql::Database& database, RootKeys roots, std::function<void(const RootKeys&)> save_roots);
 
   // Makes what is missing for a tenant in a zone; nothing when all is there.

@@ -40,7 +40,8 @@ RootKeys RootKeys::decode(BytesView plain) {
   return RootKeys(std::move(roots), std::move(platform));
 }
 
-RootKeys RootKeys::open(sys::Files& files, const std::string& name, std::optional<std::string_view> passphrase, crypto::PasswordCost cost) {
+RootKeys RootKeys::open(sys::Files& files, const std::string& name, std::optional<std::string_view> passphrase,
+                        crypto::PasswordCost cost) {
   if (!files.stat(name)) {
     std::vector<Root> roots;
     roots.push_back({1, crypto::Key::random()});
@@ -73,7 +74,8 @@ RootKeys RootKeys::open(sys::Files& files, const std::string& name, std::optiona
   return decode(plain);
 }
 
-void RootKeys::save(sys::Files& files, const std::string& name, std::optional<std::string_view> passphrase, crypto::PasswordCost cost) const {
+void RootKeys::save(sys::Files& files, const std::string& name, std::optional<std::string_view> passphrase,
+                    crypto::PasswordCost cost) const {
   ByteWriter out;
   out.raw(as_bytes(kMagic));
   if (!passphrase) {

@@ -14,7 +14,8 @@
 namespace falaj::vault {
 
 // What keys are derived from the platform key for.
-inline constexpr std::string_view kAuditSignatures = "audit signatures", kKeptAnswers = "kept answers", kWorkloadTokens = "workload tokens";
+inline constexpr std::string_view kAuditSignatures = "audit signatures", kKeptAnswers = "kept answers",
+                                  kWorkloadTokens = "workload tokens";
 
 // The top of the key hierarchy: the root key (two of them while a rotation is under way) and one platform
 // key, from which the keys of the program itself are derived (audit signatures, job tokens, kept answers).
@@ -28,7 +29,8 @@ class RootKeys {
 
   // Reads `name`, or makes it on the first start. With a passphrase the file is locked by it; a file that is locked and
   // no passphrase, or a wrong one, throws denied. A file that others may read throws denied too.
-  static RootKeys open(sys::Files& files, const std::string& name, std::optional<std::string_view> passphrase, crypto::PasswordCost cost = {});
+  static RootKeys open(sys::Files& files, const std::string& name, std::optional<std::string_view> passphrase,
+                       crypto::PasswordCost cost = {});
   // From what `encode` gave; for restoring a backup.
   static RootKeys decode(BytesView plain);
   Bytes encode() const;
@@ -38,9 +40,10 @@ class RootKeys {
   crypto::Key platform_key(std::string_view purpose) const;
 
   // Changes count in the file after save.
-  std::uint32_t add_root();             // the newest from now on; returns its version
+  std::uint32_t add_root();                // the newest from now on; returns its version
   void keep_only(std::size_t nth_newest);  // forgets all others
-  void save(sys::Files& files, const std::string& name, std::optional<std::string_view> passphrase, crypto::PasswordCost cost = {}) const;
+  void save(sys::Files& files, const std::string& name, std::optional<std::string_view> passphrase,
+            crypto::PasswordCost cost = {}) const;
 
  private:
   RootKeys(std::vector<Root> roots, crypto::Key platform) : roots_(std::move(roots)), platform_(std::move(platform)) {}

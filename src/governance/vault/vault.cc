@@ -36,19 +36,32 @@ constexpr std::uint64_t kAloneBytes = 4ULL << 20;  // such a file is streamed by
 void check_name(const std::string& name) {
   const bool bad = name.empty() || name.size() > kNameBytesMax || !is_utf8(name) ||
                    std::any_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; });
-  if (bad) throw Error(Code::invalid, fmt::format("name: must be 1 to {} bytes of UTF-8 without control characters", kNameBytesMax));
+  if (bad)
+    throw Error(Code::invalid,
+                fmt::format("name: must be 1 to {} bytes of UTF-8 without control characters", kNameBytesMax));
 }
 
 Entry read_entry(const sql::Row& row) {
-  return {std::string(row.text(0)), {row.digest(1)}, ZoneName::parse(row.text(2)), static_cast<std::uint64_t>(row.integer(3)),
-          row.digest(4),            row.integer(5),  std::string(row.text(6)),     0, {}};
+  return {std::string(row.text(0)),
+          {row.digest(1)},
+          ZoneName::parse(row.text(2)),
+          static_cast<std::uint64_t>(row.integer(3)),
+          row.digest(4),
+          row.integer(5),
+          std::string(row.text(6)),
+          0,
+          {}};
 }
 
-Error no_name(const std::string& name) { return Error(Code::not_found, fmt::format("no blob of that name in this project: {}", name)); }
+Error no_name(const std::string& name) {
+  return Error(Code::not_found, fmt::format("no blob of that name in this project: {}", name));
+}
 
 std::optional<Entry> find(sql::Reader& reader, const Where& where, const std::string& name) {
-  return reader.first("SELECT name, address, zone, bytes, content, created_us, created_by FROM blob_name WHERE tenant = ? AND project = ? AND name = ?",
-                      {where.tenant.str(), where.project.str(), name}, read_entry);
+  return reader.first(
+      "SELECT name, address, zone, bytes, content, created_us, created_by FROM blob_name WHERE tenant = ? AND project "
+      "= ? AND name = ?",
+      {where.tenant.str(), where.project.str(), name}, read_entry);
 }
 
 struct Usage {
@@ -59,14 +72,19 @@ Usage usage_of(sql::Reader& reader, const iam::Scope& scope) {
   const auto read = [](const sql::Row& row) { return Usage{row.integer(0), row.integer(1)}; };
   const std::string tenant(scope.tenant()), project(scope.project());
   const auto found = project.empty()
-                         ? reader.first("SELECT CAST(COALESCE(SUM(names), 0) AS BIGINT), CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM blob_usage WHERE tenant = ?", {tenant}, read)
-                         : reader.first("SELECT names, bytes FROM blob_usage WHERE tenant = ? AND project = ?", {tenant, project}, read);
+                         ? reader.first(
+                               "SELECT CAST(COALESCE(SUM(names), 0) AS BIGINT), CAST(COALESCE(SUM(bytes), 0) AS "
+                               "BIGINT) FROM blob_usage WHERE tenant = ?",
+                               {tenant}, read)
+                         : reader.first("SELECT names, bytes FROM blob_usage WHERE tenant = ? AND project = ?",
+                                        {tenant, project}, read);
   return found.value_or(Usage{});
 }
 
 void add_usage(sql::Writer& writer, const Where& where, const Usage& more) {
   writer.execute(
-      "INSERT INTO blob_usage (tenant, project, names, bytes) VALUES (?, ?, ?, ?) ON CONFLICT (tenant, project) DO UPDATE SET "
+      "INSERT INTO blob_usage (tenant, project, names, bytes) VALUES (?, ?, ?, ?) ON CONFLICT (tenant, project) DO "
+      "UPDATE SET "
       "names = blob_usage.names + excluded.names, bytes = blob_usage.bytes + excluded.bytes",
       {where.tenant.str(), where.project.str(), more.names, more.bytes});
 }
@@ -76,7 +94,8 @@ void check_quotas(sql::Reader& reader, const iam::Snapshot& directory, const Whe
     const Usage used = usage_of(reader, quota.scope);
     const auto check = [&](const std::optional<std::int64_t>& most, std::int64_t now, std::string_view what) {
       if (most && now > *most)
-        throw Error(Code::exhausted, fmt::format("quota {} of {}: {} would be {}, more than {}", quota.name, quota.scope.str(), what, now, *most));
+        throw Error(Code::exhausted, fmt::format("quota {} of {}: {} would be {}, more than {}", quota.name,
+                                                 quota.scope.str(), what, now, *most));
     };
     check(quota.blob_bytes, used.bytes, "blob bytes");
     check(quota.blob_objects, used.names, "blob objects");
@@ -91,11 +110,18 @@ std::string resource_of(const Where& where, const std::string& name) {
 
 std::span<const sql::Migration> Vault::migrations() { return kMigrations; }
 
-Vault::Vault(sql::Database& database, const iam::Directory& directory, KeyStore& keys, MakeBackend make_backend, const sys::Clock& clock,
-             Metrics& metrics, blob::StoreOptions options)
-    : database_(database), directory_(directory), keys_(keys), make_backend_(std::move(make_backend)), clock_(clock), metrics_(metrics), options_(options) {
+Vault::Vault(sql::Database& database, const iam::Directory& directory, KeyStore& keys, MakeBackend make_backend,
+             const sys::Clock& clock, Metrics& metrics, blob::StoreOptions options)
+    : database_(database),
+      directory_(directory),
+      keys_(keys),
+      make_backend_(std::move(make_backend)),
+      clock_(clock),
+      metrics_(metrics),
+      options_(options) {
   auto& names = metrics.gauge("falaj_vault_names", "Blobs that have a name.");
-  auto& bytes = metrics.gauge("falaj_vault_bytes", "Bytes of the blobs that have a name, before deduplication and packing.");
+  auto& bytes =
+      metrics.gauge("falaj_vault_bytes", "Bytes of the blobs that have a name, before deduplication and packing.");
   metrics.before_render([this, &names, &bytes] {
     const auto now = totals();
     names.Set(static_cast<double>(now.names));
@@ -128,22 +154,26 @@ ZoneName Vault::zone_for(const Where& where, const std::optional<ZoneName>& want
   if (std::find(tenant->zones.begin(), tenant->zones.end(), zone) == tenant->zones.end()) {
     std::vector<std::string> allowed;
     for (const auto& z : tenant->zones) allowed.push_back(z.str());
-    throw Error(Code::denied, fmt::format("zone: tenant {} may keep bytes in {}, not in {}", where.tenant.str(), join(allowed, ", "), zone.str()));
+    throw Error(Code::denied, fmt::format("zone: tenant {} may keep bytes in {}, not in {}", where.tenant.str(),
+                                          join(allowed, ", "), zone.str()));
   }
   return zone;
 }
 
-Entry Vault::put(const Where& where, const std::optional<ZoneName>& zone, const std::string& name, const blob::Source& source, const sql::Act& act) {
+Entry Vault::put(const Where& where, const std::optional<ZoneName>& zone, const std::string& name,
+                 const blob::Source& source, const sql::Act& act) {
   check_name(name);
   const ZoneName in = zone_for(where, zone);
   keys_.ensure(in, where.tenant, act);
   const auto stored = store(in).put(where.tenant, source);
-  const Entry entry{name, stored.info.address, in, stored.info.size, stored.info.content, clock_.wall().count(), act.actor, stored.new_bytes, {}};
+  const Entry entry{name,      stored.info.address, in, stored.info.size, stored.info.content, clock_.wall().count(),
+                    act.actor, stored.new_bytes,    {}};
   write_names(where, {&entry, 1}, act);
   return entry;
 }
 
-Batch Vault::put_many(const Where& where, const std::optional<ZoneName>& zone, const std::function<std::optional<NewFile>()>& next, const sql::Act& act) {
+Batch Vault::put_many(const Where& where, const std::optional<ZoneName>& zone,
+                      const std::function<std::optional<NewFile>()>& next, const sql::Act& act) {
   const ZoneName in = zone_for(where, zone);
   keys_.ensure(in, where.tenant, act);
   auto& target = store(in);
@@ -154,7 +184,15 @@ Batch Vault::put_many(const Where& where, const std::optional<ZoneName>& zone, c
   const auto add = [&](std::string name, const blob::Stored& stored) {
     batch.new_bytes += stored.new_bytes;
     batch.bytes += stored.info.size;
-    entries.push_back({std::move(name), stored.info.address, in, stored.info.size, stored.info.content, clock_.wall().count(), act.actor, stored.new_bytes, {}});
+    entries.push_back({std::move(name),
+                       stored.info.address,
+                       in,
+                       stored.info.size,
+                       stored.info.content,
+                       clock_.wall().count(),
+                       act.actor,
+                       stored.new_bytes,
+                       {}});
   };
   const auto flush = [&] {
     std::vector<blob::Source> sources;
@@ -166,7 +204,8 @@ Batch Vault::put_many(const Where& where, const std::optional<ZoneName>& zone, c
   };
   while (auto file = next()) {
     check_name(file->name);
-    if (entries.size() + group.size() >= kBatchFilesMax) throw Error(Code::exhausted, fmt::format("a batch has at most {} files", kBatchFilesMax));
+    if (entries.size() + group.size() >= kBatchFilesMax)
+      throw Error(Code::exhausted, fmt::format("a batch has at most {} files", kBatchFilesMax));
     if (file->bytes >= kAloneBytes) {
       add(std::move(file->name), target.put(where.tenant, file->source));
       continue;
@@ -194,28 +233,33 @@ void Vault::write_names(const Where& where, std::span<const Entry> entries, cons
     for (const auto& entry : entries) {
       const auto before = find(writer, where, entry.name);
       writer.execute(
-          "INSERT INTO blob_name (tenant, project, name, zone, address, bytes, content, created_us, created_by) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
-          "ON CONFLICT (tenant, project, name) DO UPDATE SET zone = excluded.zone, address = excluded.address, bytes = excluded.bytes, "
+          "INSERT INTO blob_name (tenant, project, name, zone, address, bytes, content, created_us, created_by) VALUES "
+          "(?, ?, ?, ?, ?, ?, ?, ?, ?) "
+          "ON CONFLICT (tenant, project, name) DO UPDATE SET zone = excluded.zone, address = excluded.address, bytes = "
+          "excluded.bytes, "
           "content = excluded.content, created_us = excluded.created_us, created_by = excluded.created_by",
-          {where.tenant.str(), where.project.str(), entry.name, entry.zone.str(), entry.address.digest.view(), static_cast<std::int64_t>(entry.bytes),
-           entry.content.view(), entry.created_us, entry.created_by});
+          {where.tenant.str(), where.project.str(), entry.name, entry.zone.str(), entry.address.digest.view(),
+           static_cast<std::int64_t>(entry.bytes), entry.content.view(), entry.created_us, entry.created_by});
       more.names += before ? 0 : 1;
       more.bytes += static_cast<std::int64_t>(entry.bytes) - (before ? static_cast<std::int64_t>(before->bytes) : 0);
-      writer.record({resource_of(where, entry.name), before ? std::optional(before->content) : std::nullopt, entry.content});
+      writer.record(
+          {resource_of(where, entry.name), before ? std::optional(before->content) : std::nullopt, entry.content});
     }
     add_usage(writer, where, more);
     if (more.bytes > 0 || more.names > 0) check_quotas(writer, *snapshot, where);
   });
 }
 
-std::unique_ptr<blob::ObjectReader> Vault::open(const Where& where, const Entry& entry, std::uint64_t offset, std::uint64_t length) {
+std::unique_ptr<blob::ObjectReader> Vault::open(const Where& where, const Entry& entry, std::uint64_t offset,
+                                                std::uint64_t length) {
   const auto snapshot = directory_.snapshot();
   const auto* project = snapshot->find<iam::Project>(iam::owned_name(where.tenant.str(), where.project.str()));
   if (!project) throw Error(Code::not_found, fmt::format("no such project: {}", where.scope().str()));
   std::optional<blob::TransferGrant> grant;
   if (project->zone != entry.zone) {
     const auto resource = iam::Scope::of(where.tenant.str(), where.project.str(), "blob", entry.name);
-    if (const auto* found = iam::find_grant(snapshot->transfer_grants(), entry.zone, project->zone, resource, clock_.wall().count()))
+    if (const auto* found =
+            iam::find_grant(snapshot->transfer_grants(), entry.zone, project->zone, resource, clock_.wall().count()))
       grant = {entry.zone, project->zone, where.tenant, entry.address, found->expires_us};
   }
   return store(entry.zone).get({where.tenant, project->zone, grant ? &*grant : nullptr}, entry.address, offset, length);
@@ -225,19 +269,22 @@ Entry Vault::info(const Where& where, const std::string& name) const {
   return database_.read([&](sql::Reader& reader) {
     auto entry = find(reader, where, name);
     if (!entry) throw no_name(name);
-    entry->pins = reader.all("SELECT reason FROM blob_pin WHERE tenant = ? AND project = ? AND zone = ? AND address = ? ORDER BY reason",
-                             {where.tenant.str(), where.project.str(), entry->zone.str(), entry->address.digest.view()},
-                             [](const sql::Row& row) { return std::string(row.text(0)); });
+    entry->pins = reader.all(
+        "SELECT reason FROM blob_pin WHERE tenant = ? AND project = ? AND zone = ? AND address = ? ORDER BY reason",
+        {where.tenant.str(), where.project.str(), entry->zone.str(), entry->address.digest.view()},
+        [](const sql::Row& row) { return std::string(row.text(0)); });
     return *entry;
   });
 }
 
-std::vector<Entry> Vault::list(const Where& where, const std::string& prefix, const std::string& after, std::size_t limit) const {
+std::vector<Entry> Vault::list(const Where& where, const std::string& prefix, const std::string& after,
+                               std::size_t limit) const {
   // Names that begin with the prefix are those from it up to the prefix followed by the largest character.
   const std::string last = prefix + "\U0010FFFF";
   return database_.read([&](sql::Reader& reader) {
     return reader.all(
-        "SELECT name, address, zone, bytes, content, created_us, created_by FROM blob_name WHERE tenant = ? AND project = ? AND name >= ? AND name > ? "
+        "SELECT name, address, zone, bytes, content, created_us, created_by FROM blob_name WHERE tenant = ? AND "
+        "project = ? AND name >= ? AND name > ? "
         "AND name <= ? ORDER BY name LIMIT ?",
         {where.tenant.str(), where.project.str(), prefix, after, last, static_cast<std::int64_t>(limit)}, read_entry);
   });
@@ -247,7 +294,8 @@ void Vault::remove(const Where& where, const std::string& name, const sql::Act& 
   database_.write(act, [&](sql::Writer& writer) {
     const auto before = find(writer, where, name);
     if (!before) throw no_name(name);
-    writer.execute("DELETE FROM blob_name WHERE tenant = ? AND project = ? AND name = ?", {where.tenant.str(), where.project.str(), name});
+    writer.execute("DELETE FROM blob_name WHERE tenant = ? AND project = ? AND name = ?",
+                   {where.tenant.str(), where.project.str(), name});
     add_usage(writer, where, {-1, -static_cast<std::int64_t>(before->bytes)});
     writer.record({resource_of(where, name), before->content, std::nullopt});
   });
@@ -257,12 +305,16 @@ void Vault::pin(const Where& where, const std::string& name, const std::string& 
   database_.write(act, [&](sql::Writer& writer) {
     const auto entry = find(writer, where, name);
     if (!entry) throw no_name(name);
-    writer.execute("INSERT INTO blob_pin (tenant, project, zone, address, reason, created_us) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                   {where.tenant.str(), where.project.str(), entry->zone.str(), entry->address.digest.view(), reason, clock_.wall().count()});
+    writer.execute(
+        "INSERT INTO blob_pin (tenant, project, zone, address, reason, created_us) VALUES (?, ?, ?, ?, ?, ?) ON "
+        "CONFLICT DO NOTHING",
+        {where.tenant.str(), where.project.str(), entry->zone.str(), entry->address.digest.view(), reason,
+         clock_.wall().count()});
   });
 }
 
-void Vault::unpin(const Where& where, const std::string& name_or_address, const std::string& reason, const sql::Act& act) {
+void Vault::unpin(const Where& where, const std::string& name_or_address, const std::string& reason,
+                  const sql::Act& act) {
   database_.write(act, [&](sql::Writer& writer) {
     const auto entry = find(writer, where, name_or_address);
     const blob::Address address = entry ? entry->address : blob::Address::parse(name_or_address);
@@ -273,8 +325,12 @@ void Vault::unpin(const Where& where, const std::string& name_or_address, const 
 }
 
 std::vector<Vault::Kept> Vault::kept(sql::Reader& reader) const {
-  return reader.all("SELECT DISTINCT zone, tenant, address FROM blob_name UNION SELECT DISTINCT zone, tenant, address FROM blob_pin ORDER BY 1, 2, 3", {},
-                    [](const sql::Row& row) { return Kept{ZoneName::parse(row.text(0)), TenantName::parse(row.text(1)), {row.digest(2)}}; });
+  return reader.all(
+      "SELECT DISTINCT zone, tenant, address FROM blob_name UNION SELECT DISTINCT zone, tenant, address FROM blob_pin "
+      "ORDER BY 1, 2, 3",
+      {}, [](const sql::Row& row) {
+        return Kept{ZoneName::parse(row.text(0)), TenantName::parse(row.text(1)), {row.digest(2)}};
+      });
 }
 
 CollectReport Vault::collect(const sql::Act& act) {
@@ -283,7 +339,8 @@ CollectReport Vault::collect(const sql::Act& act) {
   // Every tenant that ever had keys in a zone, so that one without a name left is swept too.
   for (const auto& key : keys_.list())
     if (key.level == "tenant") roots[{ZoneName::parse(key.zone), TenantName::parse(key.tenant)}];
-  for (const auto& k : database_.read([&](sql::Reader& reader) { return kept(reader); })) roots[{k.zone, k.tenant}].push_back(k.address);
+  for (const auto& k : database_.read([&](sql::Reader& reader) { return kept(reader); }))
+    roots[{k.zone, k.tenant}].push_back(k.address);
   for (const auto& [place, addresses] : roots) {
     const auto collected = store(place.first).collect(place.second, addresses);
     report.objects += collected.objects;
@@ -302,7 +359,8 @@ ScrubReport Vault::scrub() {
     const auto scrubbed = store(ZoneName::parse(key.zone)).scrub(TenantName::parse(key.tenant));
     report.objects += scrubbed.blocks;
     report.bytes += scrubbed.bytes;
-    for (const auto& damage : scrubbed.damaged) report.damaged.push_back(fmt::format("{}/{}: {}: {}", key.zone, key.tenant, damage.name, damage.reason));
+    for (const auto& damage : scrubbed.damaged)
+      report.damaged.push_back(fmt::format("{}/{}: {}: {}", key.zone, key.tenant, damage.name, damage.reason));
   }
   return report;
 }
@@ -310,10 +368,12 @@ ScrubReport Vault::scrub() {
 Vault::Totals Vault::totals() const {
   Totals totals;
   database_.read([&](sql::Reader& reader) {
-    reader.query("SELECT CAST(COALESCE(SUM(names), 0) AS BIGINT), CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM blob_usage", {}, [&](const sql::Row& row) {
-      totals.names = static_cast<std::uint64_t>(row.integer(0));
-      totals.bytes = static_cast<std::uint64_t>(row.integer(1));
-    });
+    reader.query(
+        "SELECT CAST(COALESCE(SUM(names), 0) AS BIGINT), CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM blob_usage", {},
+        [&](const sql::Row& row) {
+          totals.names = static_cast<std::uint64_t>(row.integer(0));
+          totals.bytes = static_cast<std::uint64_t>(row.integer(1));
+        });
   });
   std::set<std::string> zones;
   for (const auto& key : keys_.list()) zones.insert(key.zone);

@@ -36,8 +36,8 @@ struct Entry {
   Digest content;
   std::int64_t created_us = 0;
   std::string created_by;
-  std::uint64_t new_bytes = 0;     // stored for it just now; 0 for known content
-  std::vector<std::string> pins;   // reasons; only filled by info
+  std::uint64_t new_bytes = 0;    // stored for it just now; 0 for known content
+  std::vector<std::string> pins;  // reasons; only filled by info
 };
 
 // One file of a batch. Its source is read before the next file is asked for.
@@ -69,21 +69,25 @@ class Vault {
   using MakeBackend = std::function<std::unique_ptr<blob::Backend>(const iam::Zone&)>;
   static std::span<const sql::Migration> migrations();
 
-  Vault(sql::Database& database, const iam::Directory& directory, KeyStore& keys, MakeBackend make_backend, const sys::Clock& clock,
-        Metrics& metrics, blob::StoreOptions options = {});
+  Vault(sql::Database& database, const iam::Directory& directory, KeyStore& keys, MakeBackend make_backend,
+        const sys::Clock& clock, Metrics& metrics, blob::StoreOptions options = {});
   ~Vault();
 
   // Stores the bytes, durable, then the name in one audited write; a name that is there gets the new object.
   // `zone`: one of the tenant's; the project's when not given. Errors: invalid, not_found, exhausted (a quota).
-  Entry put(const Where& where, const std::optional<ZoneName>& zone, const std::string& name, const blob::Source& source, const sql::Act& act);
+  Entry put(const Where& where, const std::optional<ZoneName>& zone, const std::string& name,
+            const blob::Source& source, const sql::Act& act);
   // All names appear in one write, after all bytes are durable.
-  Batch put_many(const Where& where, const std::optional<ZoneName>& zone, const std::function<std::optional<NewFile>()>& next, const sql::Act& act);
+  Batch put_many(const Where& where, const std::optional<ZoneName>& zone,
+                 const std::function<std::optional<NewFile>()>& next, const sql::Act& act);
 
   // Throws denied when the bytes are in another zone than the project and no transfer grant covers them.
-  std::unique_ptr<blob::ObjectReader> open(const Where& where, const Entry& entry, std::uint64_t offset, std::uint64_t length);
+  std::unique_ptr<blob::ObjectReader> open(const Where& where, const Entry& entry, std::uint64_t offset,
+                                           std::uint64_t length);
 
   Entry info(const Where& where, const std::string& name) const;  // not_found
-  std::vector<Entry> list(const Where& where, const std::string& prefix, const std::string& after, std::size_t limit) const;
+  std::vector<Entry> list(const Where& where, const std::string& prefix, const std::string& after,
+                          std::size_t limit) const;
   void remove(const Where& where, const std::string& name, const sql::Act& act);  // not_found
   // Keeps an object whatever happens to its names. `name_or_address`: an address is only known here if a pin holds it.
   void pin(const Where& where, const std::string& name, const std::string& reason, const sql::Act& act);
