@@ -228,7 +228,6 @@ void add_tokens(Routes& routes, Platform& platform) {
           throw Error(Code::denied, "a restricted token makes only tokens with the same restrictions");
         return call.write(home_of(principal).str(), [&](sql::Writer& w) {
           const auto issued = platform.directory.issue_token(w, {principal, in.name, in.restrictions, in.ttl_us});
-          w.record({"/token/" + issued.id.str(), std::nullopt, crypto::sha256(canonical(encode(in)))});
           return TokenMade{issued.id.str(), issued.text, principal.str(), issued.expires_us};
         });
       });
@@ -263,9 +262,13 @@ void add_tokens(Routes& routes, Platform& platform) {
 void add_passwords_and_certificates(Routes& routes, Platform& platform) {
   routes.add<NewPassword, Nothing>(
       {Method::post, "/v1/users/{name}/password", Permission::signed_in(), kSmallBody, Audit::verb("password.set"),
-       Place::worker, "Set a user's password (yours, or with password.set over the user) and end the user's sessions."},
+       Place::worker,
+       "Set the password of a user of the platform, or of the tenant that 'scope' names (yours, or with password.set "
+       "over the user) and end the user's sessions."},
       [&platform](Call& call, const NewPassword& in) {
-        const auto user = iam::Principal::parse("user/" + call.parameter("name"));
+        const auto scope = call.scope();
+        const std::string tenant = scope.tenant().empty() ? "" : std::string(scope.tenant()) + "/";
+        const auto user = iam::Principal::parse("user/" + tenant + call.parameter("name"));
         require_over(call, user, "password.set");
         if (!platform.directory.snapshot()->active(user))
           throw Error(Code::not_found, fmt::format("no such user: {}", user.str()));

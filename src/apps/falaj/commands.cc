@@ -2,6 +2,8 @@
 #include "apps/falaj/commands.h"
 
 #include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -88,6 +90,11 @@ void up(const UpOptions& options) {
   sigaddset(&stop_signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+
+  // Keys live in this process: no core dump, and no other process of this user may look inside.
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  prctl(PR_SET_DUMPABLE, 0);
 
   const auto sources = sources_of(options);
   const Settings settings = load_settings(sources);

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "foundation/base/testing.h"
-#include "foundation/crypto/root_key.h"
 
 namespace falaj::crypto {
 namespace {
@@ -142,34 +141,6 @@ TEST_F(KeyRingTest, RecordsCannotStandInForEachOther) {
       ring.apply({&to, 1});
       EXPECT_ERROR(ring.verify(), Code::corrupt);
     }
-  }
-}
-
-constexpr PasswordCost kCheap{.memory_bytes = 8U << 10, .passes = 1};
-
-TEST(RootKey, OpensInClearOrWithItsPassphrase) {
-  const Key root = Key::random();
-  EXPECT_EQ(hex(open_root_key(encode_root_key(root), std::nullopt)), hex(root));
-  const Bytes locked = lock_root_key(root, "open sesame", kCheap);
-  EXPECT_EQ(hex(open_root_key(locked, "open sesame")), hex(root));
-  EXPECT_ERROR(open_root_key(locked, "open barley"), Code::denied);
-  EXPECT_ERROR(open_root_key(locked, std::nullopt), Code::invalid);
-  EXPECT_ERROR(open_root_key(encode_root_key(root), "open sesame"), Code::invalid);
-}
-
-TEST(RootKey, IsRefusedWhenDamagedAnywhere) {
-  const Bytes clear = encode_root_key(Key::random()), locked = lock_root_key(Key::random(), "p", kCheap);
-  for (std::size_t i = 0; i < clear.size(); ++i) {
-    Bytes damaged = clear;
-    damaged[i] ^= std::byte{1};
-    EXPECT_THROW(open_root_key(damaged, std::nullopt), Error) << i;
-    EXPECT_THROW(open_root_key(BytesView(clear).first(i), std::nullopt), Error) << i;
-  }
-  for (std::size_t i = 0; i < locked.size(); ++i) {
-    Bytes damaged = locked;
-    damaged[i] ^= std::byte{1};
-    EXPECT_THROW(open_root_key(damaged, "p"), Error) << i;
-    EXPECT_THROW(open_root_key(BytesView(locked).first(i), "p"), Error) << i;
   }
 }
 

@@ -18,6 +18,7 @@ struct FileInfo {
   std::uint64_t bytes = 0;
   std::int64_t modified_us = 0;  // since 1970
   bool directory = false;
+  bool others_may_read = false;  // anybody but its owner
 };
 
 // A file open for reading at any position. Thread-safe.
@@ -64,7 +65,7 @@ class Files {
   void write_all(const std::string& path, BytesView bytes);        // durable, replaces
 };
 
-// The real one. `root` is made (mode 0700) when missing; files are 0600.
+// The real one. `root` and what is above it are made (mode 0700) when missing; files are 0600.
 std::unique_ptr<Files> open_files(const std::string& root);
 
 }  // namespace falaj::sys

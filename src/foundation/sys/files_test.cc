@@ -124,11 +124,14 @@ TEST(RealFiles, SweepsWhatAKilledProcessLeftOnlyWhenAlone) {
   EXPECT_EQ(get(*second, "f"), "mine");
 }
 
-TEST(RealFiles, SaysWhichErrorAMissingRootIs) {
+TEST(RealFiles, MakesItsRootAndWhatIsAboveIt) {
   TempDir dir;
-  EXPECT_ERROR(open_files(dir / "no/such/parent"), Code::not_found);
+  open_files(dir / "no/such/parent")->write_all("f", as_bytes(std::string_view("x")));
+  EXPECT_EQ(get(*open_files(dir / "no/such/parent"), "f"), "x");
+  EXPECT_EQ(std::filesystem::status(dir / "no").permissions(), std::filesystem::perms::owner_all);
   std::ofstream(dir / "file") << "x";
   EXPECT_ERROR(open_files(dir / "file"), Code::invalid);
+  EXPECT_ERROR(open_files(dir / "file/below"), Code::invalid);
 }
 
 // From here on the kernel answers this call of this process with an I/O error.

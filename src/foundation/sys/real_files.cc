@@ -83,7 +83,8 @@ int open_beneath(int root, const std::string& path, std::uint64_t flags) {
 
 FileInfo info_of(std::string name, const struct stat& st) {
   return {std::move(name), static_cast<std::uint64_t>(st.st_size),
-          std::int64_t{st.st_mtim.tv_sec} * 1'000'000 + st.st_mtim.tv_nsec / 1000, S_ISDIR(st.st_mode)};
+          std::int64_t{st.st_mtim.tv_sec} * 1'000'000 + st.st_mtim.tv_nsec / 1000, S_ISDIR(st.st_mode),
+          (st.st_mode & (S_IRGRP | S_IROTH)) != 0};
 }
 
 bool file_or_directory(const struct stat& st) { return S_ISREG(st.st_mode) || S_ISDIR(st.st_mode); }
@@ -203,6 +204,8 @@ class RealNewFile final : public NewFile {
 };
 
 RealFiles::RealFiles(const std::string& root) {
+  for (std::size_t slash = root.find('/', 1); slash != std::string::npos; slash = root.find('/', slash + 1))
+    ::mkdir(root.substr(0, slash).c_str(), 0700);  // what is wrong with a parent shows at the next line
   if (::mkdir(root.c_str(), 0700) != 0 && errno != EEXIST) fail("making a data directory", root, errno);
   root_ = Descriptor(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!root_) fail("opening a data directory", root, errno);

@@ -102,7 +102,7 @@ std::vector<FileInfo> SimFiles::list(const std::string& path) {
   const auto direct = [&](const std::string& name) { return split_name(name).first == path; };
   for (const auto& [name, history] : names_)
     if (history.back() && direct(name))
-      out.push_back({split_name(name).second, history.back()->bytes.size(), history.back()->modified_us, false});
+      out.push_back({split_name(name).second, history.back()->bytes.size(), history.back()->modified_us, false, false});
   for (const auto& [name, made] : directories_)
     if (direct(name)) out.push_back({split_name(name).second, 0, made, true});
   std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
@@ -113,9 +113,9 @@ std::optional<FileInfo> SimFiles::stat(const std::string& path) {
   check_path(path);
   Lock lock(mu_);
   if (const auto content = find(path))
-    return FileInfo{split_name(path).second, content->bytes.size(), content->modified_us, false};
+    return FileInfo{split_name(path).second, content->bytes.size(), content->modified_us, false, false};
   if (const auto it = directories_.find(path); it != directories_.end())
-    return FileInfo{split_name(path).second, 0, it->second, true};
+    return FileInfo{split_name(path).second, 0, it->second, true, false};
   return std::nullopt;
 }
 

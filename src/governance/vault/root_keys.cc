@@ -49,6 +49,8 @@ RootKeys RootKeys::open(sys::Files& files, const std::string& name, std::optiona
     made.save(files, name, passphrase, cost);
     return made;
   }
+  if (files.stat(name)->others_may_read)
+    throw Error(Code::denied, "others may read the root key file: make it readable by its owner only (chmod 600)");
   const Bytes text = files.read_all(name, kFileBytesMax);
   ByteReader in(text);
   if (as_text(in.raw(kMagic.size())) != kMagic) throw Error(Code::corrupt, "root key file: not one of ours");

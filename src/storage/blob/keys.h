@@ -22,19 +22,4 @@ class Keys {
   virtual crypto::Key address_key(const TenantName& tenant) = 0;  // never changes: content keeps its address
 };
 
-// One zone of a key ring.
-class RingKeys final : public Keys {
- public:
-  RingKeys(const crypto::KeyRing& ring, ZoneName zone) : ring_(ring), zone_(std::move(zone)) {}
-  VersionedKey newest(const TenantName& tenant) override { return ring_.newest(zone_, tenant); }
-  crypto::Key version(const TenantName& tenant, std::uint32_t version) override {
-    return ring_.version(zone_, tenant, version);
-  }
-  crypto::Key address_key(const TenantName& tenant) override { return ring_.address_key(zone_, tenant); }
-
- private:
-  const crypto::KeyRing& ring_;
-  const ZoneName zone_;
-};
-
 }  // namespace falaj::blob
