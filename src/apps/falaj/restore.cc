@@ -42,6 +42,16 @@ backup::Totals load(const RestoreOptions& options, const Settings& settings,
                     const std::vector<std::string>& environment, cli::Progress& progress) {
   std::ifstream in(options.file, std::ios::binary);
   if (!in) throw Error(Code::not_found, fmt::format("cannot read {}", options.file));
+  // All of the file first: a database server keeps what it was given, and an altered backup should give it nothing.
+  const auto secret = first_line(options.passphrase_file);
+  const backup::ArchiveReader::Source source = [&](std::span<std::byte> out) -> std::size_t {
+    in.read(reinterpret_cast<char*>(out.data()), static_cast<std::streamsize>(out.size()));
+    progress.add(static_cast<std::uint64_t>(in.gcount()));
+    return static_cast<std::size_t>(in.gcount());
+  };
+  backup::inspect(secret, source);
+  in.clear();
+  in.seekg(0);
   const auto files = sys::open_files(settings.data);
   const auto passphrase = root_passphrase(settings, environment);
   Restoring parts;
@@ -63,14 +73,7 @@ backup::Totals load(const RestoreOptions& options, const Settings& settings,
                                                      parts.clock, parts.metrics);
         return *parts.vault;
       }};
-  const auto totals = backup::restore(
-      first_line(options.passphrase_file),
-      [&](std::span<std::byte> out) -> std::size_t {
-        in.read(reinterpret_cast<char*>(out.data()), static_cast<std::streamsize>(out.size()));
-        progress.add(static_cast<std::uint64_t>(in.gcount()));
-        return static_cast<std::size_t>(in.gcount());
-      },
-      target, [](std::string_view, std::uint64_t) {});
+  const auto totals = backup::restore(secret, source, target, [](std::string_view, std::uint64_t) {});
   parts.database->stop();
   return totals;
 }
@@ -87,7 +90,7 @@ void restore(cli::Session& session, const RestoreOptions& options, const Setting
   fs::remove_all(settings.data);
   backup::Totals totals;
   try {
-    cli::Progress progress("restoring", fs::exists(options.file) ? fs::file_size(options.file) : 0,
+    cli::Progress progress("restoring", fs::exists(options.file) ? 2 * fs::file_size(options.file) : 0,
                            cli::Progress::Unit::bytes, session.clock(), session.quiet);
     totals = load(options, settings, environment, progress);
   } catch (const std::exception&) {

@@ -15,7 +15,7 @@ namespace falaj::backup {
 
 // A backup as a file: a sequence of typed parts inside one sealed stream under a key from a passphrase. A byte changed,
 // lost, added or moved anywhere is found when it is read. docs/formats/backup.md has the layout.
-enum class Part : std::uint8_t { about = 1, roots = 2, table = 3, row = 4, object = 5, piece = 6, end = 7 };
+enum class Part : std::uint8_t { about = 1, roots = 2, table = 3, row = 4, object = 5, piece = 6, end = 7, of_row = 8 };
 
 inline constexpr std::size_t kPartBytesMax = 8 << 20;
 inline constexpr std::size_t kPassphraseBytesMin = 12;

@@ -88,7 +88,11 @@ class ToArchive final : public sql::TableSink {
     ++totals_.tables;
   }
   void row(std::span<const sql::Value> values) override {
-    archive_.add(Part::row, encode_row(values));
+    const Bytes encoded = encode_row(values);
+    BytesView rest = encoded;
+    for (; rest.size() > kPartBytesMax; rest = rest.subspan(kPartBytesMax))
+      archive_.add(Part::of_row, rest.first(kPartBytesMax));
+    archive_.add(Part::row, rest);
     ++totals_.rows;
   }
 
@@ -106,6 +110,24 @@ Bytes encode_object(const vault::Vault::Kept& kept, std::uint64_t size) {
   return out.take();
 }
 
+struct ObjectHead {
+  vault::Vault::Kept kept;
+  std::uint64_t size = 0;
+};
+
+ObjectHead decode_object(BytesView bytes) {
+  ByteReader in(bytes);
+  ObjectHead out;
+  out.kept.zone = ZoneName::parse(in.text());
+  out.kept.tenant = TenantName::parse(in.text());
+  auto& address = out.kept.address.digest.bytes;
+  const auto digest = in.raw(address.size());
+  std::copy(digest.begin(), digest.end(), address.begin());
+  out.size = in.u64();
+  in.expect_end();
+  return out;
+}
+
 void copy_objects(ArchiveWriter& archive, vault::Vault& vault, sql::Reader& reader, Totals& totals) {
   for (const auto& kept : vault.kept(reader)) {
     const auto object = vault.store(kept.zone).get({kept.tenant, kept.zone, nullptr}, kept.address);
@@ -115,6 +137,8 @@ void copy_objects(ArchiveWriter& archive, vault::Vault& vault, sql::Reader& read
     totals.object_bytes += object->info().size;
   }
 }
+
+constexpr std::size_t kRowBytesMax = std::size_t{1} << 30;
 
 // Reads parts one ahead, so that whoever needs a run of one kind sees where it ends.
 class Parts {
@@ -128,6 +152,18 @@ class Parts {
     ahead_ = reader_.next();
     return bytes;
   }
+  // A row that did not fit in one part comes as several.
+  Bytes take_row() {
+    Bytes row;
+    while (is(Part::of_row)) {
+      const Bytes begin = take(Part::of_row, "a row");
+      if (row.size() + begin.size() > kRowBytesMax) throw Error(Code::corrupt, "backup: a row is too large");
+      row.insert(row.end(), begin.begin(), begin.end());
+    }
+    const Bytes last = take(Part::row, "the end of a row");
+    row.insert(row.end(), last.begin(), last.end());
+    return row;
+  }
   void expect_end() {
     if (ahead_) throw Error(Code::corrupt, "backup: something follows its end");
   }
@@ -137,16 +173,16 @@ class Parts {
   std::optional<ArchiveReader::Item> ahead_;
 };
 
+void check_about(Parts& parts) {
+  const auto about = parse_json(as_text(parts.take(Part::about, "the description")));
+  const auto* format = about.is_object() ? about.as_object().if_contains("format") : nullptr;
+  if (!format) throw Error(Code::corrupt, "backup: its description names no format");
+  if (*format != 1) throw Error(Code::invalid, "backup: made by a newer program");
+}
+
 void restore_object(Parts& parts, vault::Vault& vault, Totals& totals) {
-  const Bytes head = parts.take(Part::object, "an object");
-  ByteReader in(head);
-  const auto zone = ZoneName::parse(in.text());
-  const auto tenant = TenantName::parse(in.text());
-  blob::Address address;
-  const auto digest = in.raw(address.digest.bytes.size());
-  std::copy(digest.begin(), digest.end(), address.digest.bytes.begin());
-  const std::uint64_t size = in.u64();
-  in.expect_end();
+  const auto [kept, size] = decode_object(parts.take(Part::object, "an object"));
+  const auto& [zone, tenant, address] = kept;
   Bytes piece;
   std::size_t at = 0;
   const auto stored = vault.store(zone).put(tenant, [&](std::span<std::byte> out) -> std::size_t {
@@ -169,7 +205,7 @@ void restore_object(Parts& parts, vault::Vault& vault, Totals& totals) {
 
 }  // namespace
 
-Totals take(sql::Database& database, vault::Vault& vault, const vault::KeyStore& keys, std::string_view passphrase,
+Totals take(sql::Database& database, vault::Vault& vault, vault::KeyStore& keys, std::string_view passphrase,
             Blobs blobs, std::int64_t now_us, const ArchiveWriter::Sink& sink) {
   Totals totals;
   ArchiveWriter archive(passphrase, sink);
@@ -178,8 +214,9 @@ Totals take(sql::Database& database, vault::Vault& vault, const vault::KeyStore&
                                                     {"created_us", now_us},
                                                     {"engine", database.engine()},
                                                     {"blobs", blobs == Blobs::copy ? "copy" : "reference"}})));
-  archive.add(Part::roots, keys.encode_roots());
+  const vault::Vault::Hold hold(vault);  // before the snapshot: what it names stays until it is copied
   database.read([&](sql::Reader& reader) {
+    archive.add(Part::roots, keys.encode_roots(reader));  // the first read, so it decides which snapshot this is
     ToArchive tables(archive, totals);
     reader.dump(tables);
     if (blobs == Blobs::copy) copy_objects(archive, vault, reader, totals);
@@ -189,20 +226,41 @@ Totals take(sql::Database& database, vault::Vault& vault, const vault::KeyStore&
   return totals;
 }
 
+Totals inspect(std::string_view passphrase, const ArchiveReader::Source& source) {
+  Totals totals;
+  Parts parts(passphrase, source);
+  check_about(parts);
+  vault::RootKeys::decode(parts.take(Part::roots, "the root keys"));
+  while (parts.is(Part::table)) {
+    decode_table(parts.take(Part::table, "a table"));
+    for (++totals.tables; parts.is(Part::row) || parts.is(Part::of_row); ++totals.rows) decode_row(parts.take_row());
+  }
+  while (parts.is(Part::object)) {
+    const std::uint64_t size = decode_object(parts.take(Part::object, "an object")).size;
+    std::uint64_t bytes = 0;
+    while (parts.is(Part::piece)) bytes += parts.take(Part::piece, "a piece of an object").size();
+    if (bytes != size) throw Error(Code::corrupt, "backup: an object has not the size that it says");
+    ++totals.objects;
+    totals.object_bytes += bytes;
+  }
+  parts.take(Part::end, "the end");
+  parts.expect_end();
+  return totals;
+}
+
 Totals restore(std::string_view passphrase, const ArchiveReader::Source& source, const Target& target,
                const std::function<void(std::string_view what, std::uint64_t done)>& progress) {
   Totals totals;
   Parts parts(passphrase, source);
-  const auto about = parse_json(as_text(parts.take(Part::about, "the description")));
-  if (about.at("format") != 1) throw Error(Code::invalid, "backup: made by a newer program");
+  check_about(parts);
   const auto roots = vault::RootKeys::decode(parts.take(Part::roots, "the root keys"));
   target.save_roots(roots);
   target.database.load_into_empty([&](sql::TableSink& into) {
     while (parts.is(Part::table)) {
       into.table(decode_table(parts.take(Part::table, "a table")));
       ++totals.tables;
-      while (parts.is(Part::row)) {
-        into.row(decode_row(parts.take(Part::row, "a row")));
+      while (parts.is(Part::row) || parts.is(Part::of_row)) {
+        into.row(decode_row(parts.take_row()));
         if (++totals.rows % 1000 == 0) progress("rows", totals.rows);
       }
     }

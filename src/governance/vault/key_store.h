@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -50,17 +51,22 @@ class KeyStore {
   Rotated rotate_tenant(const ZoneName& zone, const TenantName& tenant, const sql::Act& act);  // not_found
 
   std::vector<KeyInfo> list() const;
-  Bytes encode_roots() const;  // for a backup; secret
+  // The root keys that open the keys in `snapshot`, for a backup; secret. Throws conflict when the zones' keys were
+  // wrapped anew since the snapshot was made.
+  Bytes encode_roots(sql::Reader& snapshot);
+  std::uint64_t changes() const { return changes_.load(); }  // grows with each change of a key
 
  private:
   using Place = std::tuple<crypto::KeyKind, ZoneName, TenantName, std::uint32_t>;
   using Records = std::map<Place, crypto::KeyRecord>;
   void write(const sql::Act& act, std::span<const crypto::KeyRecord> records) REQUIRES(changing_);
+  void publish(std::span<const crypto::KeyRecord> changed, const crypto::Key& root) REQUIRES(mu_);
   Records snapshot() const EXCLUDES(mu_);
-  static std::vector<crypto::KeyRecord> load(sql::Database& database);
+  static std::vector<crypto::KeyRecord> load(sql::Reader& reader);
 
   sql::Database& database_;
   const std::function<void(const RootKeys&)> save_roots_;
+  std::atomic<std::uint64_t> changes_{0};
 
   Mutex changing_;    // held over a whole change, the database's part included; taken before mu_
   mutable Mutex mu_;  // guards everything below

@@ -33,12 +33,43 @@ constexpr std::size_t kGroupFiles = 8192;
 constexpr std::uint64_t kGroupBytes = 64ULL << 20;
 constexpr std::uint64_t kAloneBytes = 4ULL << 20;  // such a file is streamed by itself
 
-void check_name(const std::string& name) {
-  const bool bad = name.empty() || name.size() > kNameBytesMax || !is_utf8(name) ||
-                   std::any_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; });
-  if (bad)
+static_assert(std::string_view("/t//p//blob/").size() + 2 * 63 + kNameBytesMax <= iam::Scope::kPathBytesMax);
+
+bool is_plain(std::string_view text) {
+  return text.size() <= kNameBytesMax && is_utf8(text) &&
+         std::none_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; });
+}
+
+void check_text(std::string_view what, std::string_view text) {
+  if (text.empty() || !is_plain(text))
     throw Error(Code::invalid,
-                fmt::format("name: must be 1 to {} bytes of UTF-8 without control characters", kNameBytesMax));
+                fmt::format("{}: must be 1 to {} bytes of UTF-8 without control characters", what, kNameBytesMax));
+}
+
+// The least text that comes after every name which begins with `prefix`.
+std::string end_of(std::string prefix) {
+  while (!prefix.empty()) {
+    std::size_t at = prefix.size() - 1;
+    while (at > 0 && (static_cast<unsigned char>(prefix[at]) & 0xC0) == 0x80) --at;
+    const std::string_view last = std::string_view(prefix).substr(at);
+    if (last == "\U0010FFFF") {
+      prefix.resize(at);
+      continue;
+    }
+    // The next character: its bytes as a number, one more, with a carry over the six bits that each of them holds.
+    if (last == "\u07FF") return prefix.substr(0, at) + "\u0800";
+    if (last == "\uD7FF") return prefix.substr(0, at) + "\uE000";  // between them are no characters
+    if (last == "\uFFFF") return prefix.substr(0, at) + "\U00010000";
+    for (std::size_t i = prefix.size() - 1;; --i) {
+      const auto byte = static_cast<unsigned char>(prefix[i]);
+      const bool carries = i > at && byte == 0xBF;
+      prefix[i] = static_cast<char>(carries ? 0x80 : byte + 1);
+      if (!carries) return prefix;
+    }
+  }
+  std::string end;
+  for (std::size_t i = 0; i <= kNameBytesMax / 4; ++i) end += "\U0010FFFF";
+  return end;
 }
 
 Entry read_entry(const sql::Row& row) {
@@ -58,6 +89,7 @@ Error no_name(const std::string& name) {
 }
 
 std::optional<Entry> find(sql::Reader& reader, const Where& where, const std::string& name) {
+  if (!is_plain(name)) return std::nullopt;  // nothing has such a name, and an engine might choke on it
   return reader.first(
       "SELECT name, address, zone, bytes, content, created_us, created_by FROM blob_name WHERE tenant = ? AND project "
       "= ? AND name = ?",
@@ -162,7 +194,7 @@ ZoneName Vault::zone_for(const Where& where, const std::optional<ZoneName>& want
 
 Entry Vault::put(const Where& where, const std::optional<ZoneName>& zone, const std::string& name,
                  const blob::Source& source, const sql::Act& act) {
-  check_name(name);
+  check_text("name", name);
   const ZoneName in = zone_for(where, zone);
   keys_.ensure(in, where.tenant, act);
   const auto stored = store(in).put(where.tenant, source);
@@ -203,7 +235,7 @@ Batch Vault::put_many(const Where& where, const std::optional<ZoneName>& zone,
     group_bytes = 0;
   };
   while (auto file = next()) {
-    check_name(file->name);
+    check_text("name", file->name);
     if (entries.size() + group.size() >= kBatchFilesMax)
       throw Error(Code::exhausted, fmt::format("a batch has at most {} files", kBatchFilesMax));
     if (file->bytes >= kAloneBytes) {
@@ -279,14 +311,21 @@ Entry Vault::info(const Where& where, const std::string& name) const {
 
 std::vector<Entry> Vault::list(const Where& where, const std::string& prefix, const std::string& after,
                                std::size_t limit) const {
-  // Names that begin with the prefix are those from it up to the prefix followed by the largest character.
-  const std::string last = prefix + "\U0010FFFF";
+  if (!is_plain(prefix)) return {};
+  if (!is_plain(after)) throw Error(Code::invalid, "after: not a name");
+  const std::string end = end_of(prefix);
+  const auto most = static_cast<std::int64_t>(limit);
   return database_.read([&](sql::Reader& reader) {
-    return reader.all(
-        "SELECT name, address, zone, bytes, content, created_us, created_by FROM blob_name WHERE tenant = ? AND "
-        "project = ? AND name >= ? AND name > ? "
-        "AND name <= ? ORDER BY name LIMIT ?",
-        {where.tenant.str(), where.project.str(), prefix, after, last, static_cast<std::int64_t>(limit)}, read_entry);
+    // One lower bound each: given two, SQLite begins at the first of them and every page would read all those before.
+    return after >= prefix && !after.empty()
+               ? reader.all(
+                     "SELECT name, address, zone, bytes, content, created_us, created_by FROM blob_name WHERE tenant = "
+                     "? AND project = ? AND name > ? AND name < ? ORDER BY name LIMIT ?",
+                     {where.tenant.str(), where.project.str(), after, end, most}, read_entry)
+               : reader.all(
+                     "SELECT name, address, zone, bytes, content, created_us, created_by FROM blob_name WHERE tenant = "
+                     "? AND project = ? AND name >= ? AND name < ? ORDER BY name LIMIT ?",
+                     {where.tenant.str(), where.project.str(), prefix, end, most}, read_entry);
   });
 }
 
@@ -302,6 +341,7 @@ void Vault::remove(const Where& where, const std::string& name, const sql::Act& 
 }
 
 void Vault::pin(const Where& where, const std::string& name, const std::string& reason, const sql::Act& act) {
+  check_text("reason", reason);
   database_.write(act, [&](sql::Writer& writer) {
     const auto entry = find(writer, where, name);
     if (!entry) throw no_name(name);
@@ -315,6 +355,7 @@ void Vault::pin(const Where& where, const std::string& name, const std::string& 
 
 void Vault::unpin(const Where& where, const std::string& name_or_address, const std::string& reason,
                   const sql::Act& act) {
+  check_text("reason", reason);
   database_.write(act, [&](sql::Writer& writer) {
     const auto entry = find(writer, where, name_or_address);
     const blob::Address address = entry ? entry->address : blob::Address::parse(name_or_address);
@@ -333,6 +374,15 @@ std::vector<Vault::Kept> Vault::kept(sql::Reader& reader) const {
       });
 }
 
+Vault::Hold::Hold(Vault& vault) : vault_(vault) {
+  Lock lock(vault_.mu_);
+  ++vault_.holds_;
+}
+Vault::Hold::~Hold() {
+  Lock lock(vault_.mu_);
+  --vault_.holds_;
+}
+
 CollectReport Vault::collect(const sql::Act& act) {
   CollectReport report;
   std::map<std::pair<ZoneName, TenantName>, std::vector<blob::Address>> roots;
@@ -341,14 +391,28 @@ CollectReport Vault::collect(const sql::Act& act) {
     if (key.level == "tenant") roots[{ZoneName::parse(key.zone), TenantName::parse(key.tenant)}];
   for (const auto& k : database_.read([&](sql::Reader& reader) { return kept(reader); }))
     roots[{k.zone, k.tenant}].push_back(k.address);
+  {
+    // After the names were read: whoever holds from now on sees no name that was read here and is gone since.
+    Lock lock(mu_);
+    if (holds_ > 0) throw Error(Code::conflict, "a backup is under way: what it copies is not collected");
+  }
+  std::optional<Error> failed;
   for (const auto& [place, addresses] : roots) {
-    const auto collected = store(place.first).collect(place.second, addresses);
-    report.objects += collected.objects;
-    report.bytes += collected.bytes;
-    report.kept += addresses.size();
-    for (const auto& missing : collected.missing) report.missing.push_back(missing.hex());
+    try {
+      const auto collected = store(place.first).collect(place.second, addresses);
+      report.objects += collected.objects;
+      report.bytes += collected.bytes;
+      report.kept += addresses.size();
+      for (const auto& missing : collected.missing) report.missing.push_back(missing.hex());
+    } catch (const Error& e) {
+      // A zone that was removed when nothing was in it any more.
+      if (e.code() == Code::not_found && addresses.empty()) continue;
+      if (!failed)
+        failed.emplace(e.code(), fmt::format("collecting {}/{}: {}", place.first.str(), place.second.str(), e.what()));
+    }
   }
   database_.write(act, [&](sql::Writer&) {});  // what was deleted is in no row; that it was done is on record
+  if (failed) throw *failed;
   return report;
 }
 
@@ -360,7 +424,7 @@ ScrubReport Vault::scrub() {
     report.objects += scrubbed.blocks;
     report.bytes += scrubbed.bytes;
     for (const auto& damage : scrubbed.damaged)
-      report.damaged.push_back(fmt::format("{}/{}: {}: {}", key.zone, key.tenant, damage.name, damage.reason));
+      report.damaged.push_back(fmt::format("{}/{}: {}", key.zone, key.tenant, damage.reason));
   }
   return report;
 }

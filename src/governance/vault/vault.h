@@ -59,7 +59,7 @@ struct ScrubReport {
   std::vector<std::string> damaged;  // "zone/tenant: block: why"
 };
 
-inline constexpr std::size_t kNameBytesMax = 1024;
+inline constexpr std::size_t kNameBytesMax = 880;  // with its tenant and project a Scope
 inline constexpr std::size_t kBatchFilesMax = 1'000'000;
 
 // Bytes by name: who owns them, in which zone they are, what keeps them alive. Every byte is put and read through here,
@@ -93,7 +93,19 @@ class Vault {
   void pin(const Where& where, const std::string& name, const std::string& reason, const sql::Act& act);
   void unpin(const Where& where, const std::string& name_or_address, const std::string& reason, const sql::Act& act);
 
-  // Deletes what nothing names or pins and is older than the grace.
+  // While one lives, everything that was named or pinned when it was made stays readable: collect throws conflict.
+  class Hold {
+   public:
+    explicit Hold(Vault& vault);
+    ~Hold();
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    Vault& vault_;
+  };
+  // Deletes what nothing names or pins and is older than the grace. What cannot be collected does not keep the rest
+  // from it; the first reason is thrown at the end.
   CollectReport collect(const sql::Act& act);
   ScrubReport scrub();
   struct Totals {
@@ -130,6 +142,7 @@ class Vault {
 
   Mutex mu_;
   std::map<ZoneName, Opened> stores_ GUARDED_BY(mu_);
+  int holds_ GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace falaj::vault
