@@ -71,8 +71,9 @@ void write_until(const std::atomic<bool>& stop, const client::Target& target, co
     try {
       api.post("/v1/apply", {{"sources", {{{"file", "w"}, {"text", manifest(name)}}}}});
       acknowledged.add(name);
-    } catch (const Error&) {
-      ++refused;  // killed in the middle: it may or may not be there
+    } catch (const Error& e) {
+      ++refused;                                  // killed in the middle: it may or may not be there
+      if (e.code() == Code::unavailable) return;  // a writer that goes on asking would only take the processor
     }
   }
 }
@@ -121,6 +122,13 @@ std::optional<std::string> check(const client::Target& target, const std::set<st
   return std::nullopt;
 }
 
+client::Target target_of(const Program& program) {
+  client::Target target;
+  target.url = program.url();
+  target.token = program.token();
+  return target;
+}
+
 class Experiment {
  public:
   Experiment(std::string binary, bool postgresql, std::uint64_t seed)
@@ -156,7 +164,7 @@ class Experiment {
     for (int round = 0; totals.kills < kills; ++round) {
       run_round(program, server, fmt::format("k{}-{}", number, round), acknowledged, totals);
       const auto known = acknowledged.all();
-      if (auto wrong = check({program.url(), program.token(), ""}, known, totals)) return wrong;
+      if (auto wrong = check(target_of(program), known, totals)) return wrong;
     }
     totals.acknowledged += static_cast<std::int64_t>(acknowledged.all().size());
     return std::nullopt;
@@ -166,7 +174,7 @@ class Experiment {
                  Totals& totals) {
     std::atomic<bool> stop{false};
     std::atomic<std::int64_t> refused{0};
-    const client::Target target{program.url(), program.token(), ""};
+    const client::Target target = target_of(program);
     {
       std::vector<std::jthread> writers;
       for (int w = 0; w < kWriters; ++w)
