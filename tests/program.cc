@@ -60,8 +60,12 @@ void Program::kill() {
 
 void Program::stop() {
   child_->signal(SIGTERM);
-  if (!child_->wait(kStartMax)) throw Error(Code::deadline, "falaj up did not stop");
+  const auto exit = child_->wait(kStartMax);
+  if (!exit) throw Error(Code::deadline, "falaj up did not stop");
   child_.reset();
+  if (exit->status != 0 || exit->signal != 0)
+    throw Error(Code::internal, fmt::format("falaj up stopped with status {}, signal {}: {}", exit->status,
+                                            exit->signal, read_text(log_)));
 }
 
 std::string Program::token() const { return std::string(trim(read_text(data_ + "/admin.token"))); }

@@ -42,7 +42,6 @@ void print_whoami(Session& session) {
                                                              {"groups", "groups"},
                                                              {"roles", "roles"},
                                                              {"credential", "credential"},
-                                                             {"expires", "expires_us", As::time},
                                                              {"server", "server"}});
 }
 
@@ -52,15 +51,19 @@ struct LoginOptions {
 };
 
 void login(Session& session, const LoginOptions& options) {
-  client::Target target{options.server.empty() ? client::Target{}.url : options.server, session.token, session.ca_file};
+  client::Target target;
+  if (!options.server.empty()) target.url = options.server;
+  target.token = session.token;
+  target.ca_file = session.ca_file;
   if (options.with_token && target.token.empty()) target.token = ask_secret("token: ");
   if (!options.with_token) {
     if (options.user.empty()) throw Error(Code::invalid, "who? give --user NAME, or --with-token");
     const std::string password = ask_secret(fmt::format("password of {}: ", options.user));
-    client::ApiClient anonymous({target.url, "", target.ca_file});
-    const auto opened = anonymous.post("/v1/login", {{"user", options.user}, {"password", password}});
+    client::Target own{target.url, "", target.ca_file, ""};
+    const auto opened = client::ApiClient(own).post("/v1/login", {{"user", options.user}, {"password", password}});
     // The session lasts hours; a token of its own, that can be revoked alone, is what this machine keeps.
-    client::ApiClient as_user({target.url, std::string(opened.at("session").as_string()), target.ca_file});
+    own.session = opened.at("session").as_string();
+    client::ApiClient as_user(own);
     const auto made = as_user.post("/v1/tokens", {{"name", "falaj login"}, {"ttl", options.token_lifetime}});
     target.token = made.at("token").as_string();
     as_user.post("/v1/logout", json::object{});
@@ -176,19 +179,26 @@ void add_tokens(CLI::App& app, Session& session) {
     else
       session.output().value(made);
   });
-  token->add_subcommand("ls", "List tokens: yours, or all that you may see")->callback([&session] {
-    session.output().table(session.api().get("/v1/tokens").at("items").as_array(), {{"id", "id"},
-                                                                                    {"name", "name"},
-                                                                                    {"principal", "principal"},
-                                                                                    {"created", "created_us", As::time},
-                                                                                    {"expires", "expires_us", As::time},
-                                                                                    {"state", "state"}});
+  const auto whose = [options] {
+    return options->principal.empty() ? client::Query{} : client::Query{{"principal", options->principal}};
+  };
+  auto* list = token->add_subcommand("ls", "List tokens, never their secrets");
+  list->add_option("--for", options->principal, "Whose tokens: user/NAME or service/TENANT/NAME (default: yours)");
+  list->callback([&session, whose] {
+    session.output().table(session.api().get("/v1/tokens", whose()).at("items").as_array(),
+                           {{"id", "id"},
+                            {"name", "name"},
+                            {"principal", "principal"},
+                            {"created", "created_us", As::time},
+                            {"expires", "expires_us", As::time},
+                            {"state", "state"}});
   });
   auto id = std::make_shared<std::string>();
   auto* revoke = token->add_subcommand("rm", "Revoke a token, at once");
   revoke->add_option("id", *id, "Its id, as token ls shows it")->required();
-  revoke->callback([&session, id] {
-    session.api().del("/v1/tokens/" + client::path_element(*id));
+  revoke->add_option("--for", options->principal, "Whose token: user/NAME or service/TENANT/NAME (default: yours)");
+  revoke->callback([&session, id, whose] {
+    session.api().del("/v1/tokens/" + client::path_element(*id), whose());
     session.output().line("revoked " + *id);
   });
 }
@@ -198,10 +208,12 @@ void add_users_and_certificates(CLI::App& app, Session& session) {
   user->require_subcommand(1);
   auto name = std::make_shared<std::string>();
   auto* password = user->add_subcommand("passwd", "Set a user's password; asked for, or read from a pipe");
-  password->add_option("name", *name, "Whose")->required();
+  password->add_option("name", *name, "Whose: NAME, or TENANT/NAME for a user of a tenant")->required();
   password->callback([&session, name] {
-    session.api().post("/v1/users/" + client::path_element(*name) + "/password",
-                       {{"password", ask_secret("new password: ")}});
+    const auto slash = name->find('/');
+    const std::string scope = slash == std::string::npos ? "/" : "/t/" + name->substr(0, slash);
+    session.api().post("/v1/users/" + client::path_element(name->substr(slash + 1)) + "/password",
+                       {{"password", ask_secret("new password: ")}}, {{"scope", scope}});
     session.output().line("password set for " + *name);
   });
 
@@ -218,9 +230,8 @@ void add_users_and_certificates(CLI::App& app, Session& session) {
     session.output().line(fmt::format("bound {} to {}", fingerprint->substr(0, 12), *principal));
   });
   certificate->add_subcommand("ls", "List bound certificates")->callback([&session] {
-    session.output().table(
-        session.api().get("/v1/certificates").at("items").as_array(),
-        {{"fingerprint", "fingerprint"}, {"principal", "principal"}, {"created", "created_us", As::time}});
+    session.output().table(session.api().get("/v1/certificates").at("items").as_array(),
+                           {{"fingerprint", "fingerprint"}, {"principal", "principal"}});
   });
   auto* unbind = certificate->add_subcommand("rm", "Let a certificate stand for nobody");
   unbind->add_option("fingerprint", *fingerprint, "64 hexadecimal digits")->required();

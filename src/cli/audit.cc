@@ -112,18 +112,21 @@ void add_audit_commands(CLI::App& app, Session& session) {
   add_filter(*export_command, *options);
   export_command->add_option("-O,--out", options->out, "Where to (default: standard output)");
   export_command->callback([&session, options] {
-    std::ofstream file;
-    if (!options->out.empty()) file.open(options->out, std::ios::binary | std::ios::trunc);
-    std::ostream& out = options->out.empty() ? std::cout : file;
+    std::optional<ResultFile> file;
+    if (!options->out.empty()) file.emplace(options->out);
     Progress progress("exporting", 0, Progress::Unit::bytes, session.clock(), session.quiet || options->out.empty());
     session.api().download(
         net::Method::get, "/v1/audit/export", filter_of(session, *options), nullptr, [](auto) {},
         [&](BytesView piece) {
-          out.write(reinterpret_cast<const char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
+          if (file)
+            file->write(piece);
+          else
+            std::cout.write(reinterpret_cast<const char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
           progress.add(piece.size());
         });
-    out.flush();
-    if (!out) throw Error(Code::unavailable, "writing the records failed");
+    if (file) file->keep();
+    std::cout.flush();
+    if (!std::cout) throw Error(Code::unavailable, "writing to standard output failed");
   });
 }
 

@@ -149,13 +149,9 @@ void put_directory(Session& session, const BlobOptions& options) {
 }
 
 void get_blob(Session& session, const BlobOptions& options) {
-  std::ofstream file;
   const bool to_stdout = options.out.empty() || options.out == "-";
-  if (!to_stdout) {
-    file.open(options.out, std::ios::binary | std::ios::trunc);
-    if (!file) throw Error(Code::unavailable, fmt::format("cannot write {}", options.out));
-  }
-  std::ostream& out = to_stdout ? std::cout : file;
+  std::optional<ResultFile> file;
+  if (!to_stdout) file.emplace(options.out);
   std::optional<Progress> progress;
   session.api().download(
       net::Method::get, "/v1/blobs/content", {{"scope", session.project_scope()}, {"name", options.file}}, nullptr,
@@ -164,11 +160,15 @@ void get_blob(Session& session, const BlobOptions& options) {
                          session.quiet || to_stdout);
       },
       [&](BytesView piece) {
-        out.write(reinterpret_cast<const char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
+        if (file)
+          file->write(piece);
+        else
+          std::cout.write(reinterpret_cast<const char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
         progress->add(piece.size());
       });
-  out.flush();
-  if (!out) throw Error(Code::unavailable, "writing the bytes failed: is the disk full?");
+  if (file) file->keep();
+  std::cout.flush();
+  if (!std::cout) throw Error(Code::unavailable, "writing to standard output failed");
 }
 
 json::array list_blobs(Session& session, const std::string& prefix) {
@@ -277,8 +277,10 @@ void add_keys(CLI::App& app, Session& session) {
   rotate->callback([&session, level, zone] {
     json::object body{{"level", *level}};
     if (!zone->empty()) body["zone"] = *zone;
-    session.api();
-    if (!session.tenant.empty()) body["tenant"] = session.tenant;
+    session.api();  // reads the context, which may name the tenant
+    if (*level != "root" && zone->empty()) throw Error(Code::invalid, "which zone? give --zone");
+    if (*level == "tenant" && session.tenant.empty()) throw Error(Code::invalid, "which tenant? give --tenant");
+    if (*level == "tenant") body["tenant"] = session.tenant;
     session.output().details(session.api().post("/v1/keys/rotate", body),
                              {{"rotated", "level"}, {"version", "version"}, {"keys rewrapped", "rewrapped"}});
   });

@@ -15,6 +15,7 @@ namespace {
 
 std::string shown(const json::value& value, Column::As as) {
   if (value.is_null()) return "-";
+  if (value.is_uint64()) return shown(json::value(value.to_number<std::int64_t>()), as);
   if (const auto* number = value.if_int64()) {
     switch (as) {
       case Column::As::bytes:
@@ -27,8 +28,11 @@ std::string shown(const json::value& value, Column::As as) {
         return std::to_string(*number);
     }
   }
-  if (const auto* text = value.if_string())
+  if (const auto* number = value.if_double()) return fmt::format("{:.1f}", *number);
+  if (const auto* text = value.if_string()) {
+    if (text->empty()) return "-";
     return std::string(*text).substr(0, as == Column::As::digest ? 12 : std::string::npos);
+  }
   if (const auto* list = value.if_array()) {
     std::vector<std::string> parts;
     for (const auto& item : *list) parts.push_back(shown(item, as));
@@ -41,13 +45,6 @@ std::string shown(const json::value& value, Column::As as) {
     return parts.empty() ? "-" : join(parts, ", ");
   }
   return json::serialize(value);
-}
-
-// Control characters of a stored name must not drive the reader's terminal.
-std::string harmless(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
-  return text;
 }
 
 void pad(std::string& line, std::string_view text, std::size_t width) {
@@ -98,6 +95,23 @@ void Output::details(const json::value& object, const std::vector<Column>& rows)
     pad(text, row.title, width + 2);
     line(text + harmless(shown(at_path(object, row.path), row.as)));
   }
+}
+
+std::string harmless(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+    if (byte == 0xC2 && next >= 0x80 && next < 0xA0)
+      ++i;  // U+0080 to U+009F: ESC and a letter, in one character
+    else if (byte >= 0x20 && byte != 0x7F) {
+      out += text[i];
+      continue;
+    }
+    out += '?';
+  }
+  return out;
 }
 
 const json::value& at_path(const json::value& value, std::string_view path) {

@@ -41,6 +41,8 @@ class Output {
 
 // The value at "a.b.c", or null.
 const json::value& at_path(const json::value& value, std::string_view path);
+// The text with '?' for each control character: what others named must not drive the reader's terminal.
+std::string harmless(std::string_view text);
 // Counts columns of a terminal, so that names in any script line up.
 std::size_t display_width(std::string_view utf8);
 

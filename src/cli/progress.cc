@@ -37,13 +37,15 @@ void Progress::add(std::uint64_t more) {
 void Progress::finish() {
   if (finished_) return;
   finished_ = true;
-  if (drew_) draw(true);  // work that was over before the first drawing needs none
+  // Work that was over before the first drawing needs none; a line that was the last one is not said twice.
+  if (drew_ && (terminal_ || said_ != done_)) draw(true);
 }
 
 void Progress::draw(bool last) {
   drawn_ = clock_.now();
   if (quiet_) return;
   drew_ = true;
+  said_ = done_;
   const auto amount = [&](std::uint64_t v) { return unit_ == Unit::bytes ? format_bytes(v) : std::to_string(v); };
   const double seconds = std::max(1e-6, static_cast<double>((drawn_ - started_).count()) / 1e6);
   const auto rate = static_cast<std::uint64_t>(static_cast<double>(done_) / seconds);

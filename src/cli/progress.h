@@ -28,7 +28,7 @@ class Progress {
   const bool quiet_, terminal_;
   const sys::Micros started_;
   sys::Micros drawn_{0};
-  std::uint64_t done_ = 0;
+  std::uint64_t done_ = 0, said_ = 0;
   bool finished_ = false, drew_ = false;
 };
 

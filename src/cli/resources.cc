@@ -144,7 +144,8 @@ void describe(Session& session, const Which& which) {
                             {"by", "status.updated_by"},
                             {"digest", "status.digest", As::digest}});
   output.line("spec");
-  for (const auto line : split(to_yaml(resource.at("spec")), '\n'))
+  const std::string spec = to_yaml(resource.at("spec"));
+  for (const auto line : split(spec, '\n'))
     if (!line.empty()) output.line(fmt::format("  {}", line));
 }
 

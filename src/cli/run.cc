@@ -13,7 +13,8 @@ void add_global_options(CLI::App& app, Session& session) {
   static const std::map<std::string, Format> kFormats = {
       {"table", Format::table}, {"json", Format::json}, {"yaml", Format::yaml}};
   app.add_option("-o,--output", session.format, "How to print: table, json or yaml")
-      ->transform(CLI::CheckedTransformer(kFormats, CLI::ignore_case));
+      ->transform(CLI::CheckedTransformer(kFormats, CLI::ignore_case))
+      ->option_text("FORMAT");
   app.add_option("--url", session.url, "Server to call (or FALAJ_URL)");
   app.add_option("--token", session.token, "API token (or FALAJ_TOKEN)");
   app.add_option("--context", session.context, "Context to use");
@@ -39,9 +40,10 @@ void print_error(const Error& error, Format format) {
     fmt::print(stderr, "{}\n", json::serialize(body));
     return;
   }
-  fmt::print(stderr, "error: {}: {}\n", name(error.code()), error.what());
+  fmt::print(stderr, "error: {}: {}\n", name(error.code()), harmless(error.what()));
   if (error.faults().size() > 1)
-    for (const auto& fault : error.faults()) fmt::print(stderr, "  {}: {}\n", fault.where, fault.what);
+    for (const auto& fault : error.faults())
+      fmt::print(stderr, "  {}: {}\n", harmless(fault.where), harmless(fault.what));
 }
 
 }  // namespace
@@ -65,6 +67,7 @@ int run(int argc, char** argv, Session& session, const std::function<void(CLI::A
     const int status = app.exit(e);
     return status == 0 ? EXIT_SUCCESS : exit_status(Code::invalid);
   } catch (const Error& e) {
+    std::fflush(stdout);  // what led to the error stands before it
     print_error(e, session.format);
     return exit_status(e.code());
   } catch (const std::exception& e) {

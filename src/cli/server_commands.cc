@@ -54,22 +54,17 @@ void take_backup(Session& session, const std::string& file, const std::string& p
   std::ifstream in(passphrase_file);
   std::string passphrase;
   if (!std::getline(in, passphrase)) throw Error(Code::not_found, fmt::format("no passphrase in {}", passphrase_file));
-  const std::string partial = file + ".partial";
-  {
-    std::ofstream out(partial, std::ios::binary | std::ios::trunc);
-    if (!out) throw Error(Code::unavailable, fmt::format("cannot write {}", partial));
-    Progress progress("backing up", 0, Progress::Unit::bytes, session.clock(), session.quiet);
-    const json::value body{{"passphrase", passphrase}, {"blobs", with_blobs ? "copy" : "reference"}};
-    session.api().download(
-        net::Method::post, "/v1/backup", {}, &body, [](auto) {},
-        [&](BytesView piece) {
-          out.write(reinterpret_cast<const char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
-          progress.add(piece.size());
-        });
-    out.flush();
-    if (!out) throw Error(Code::unavailable, "writing the backup failed: is the disk full?");
-  }
-  std::rename(partial.c_str(), file.c_str());
+  ResultFile out(file);
+  Progress progress("backing up", 0, Progress::Unit::bytes, session.clock(), session.quiet);
+  const json::value body{{"passphrase", passphrase}, {"blobs", with_blobs ? "copy" : "reference"}};
+  session.api().download(
+      net::Method::post, "/v1/backup", {}, &body, [](auto) {},
+      [&](BytesView piece) {
+        out.write(piece);
+        progress.add(piece.size());
+      });
+  out.keep();
+  progress.finish();
   session.output().line("backed up to " + file);
 }
 
@@ -77,12 +72,17 @@ void take_backup(Session& session, const std::string& file, const std::string& p
 
 void add_server_commands(CLI::App& app, Session& session) {
   app.add_subcommand("status", "How the server is")->callback([&session] { status(session); });
+  app.get_subcommand("config")
+      ->add_subcommand("show", "The settings of the running server, and where each comes from")
+      ->callback([&session] {
+        session.output().table(session.api().get("/v1/config").at("items").as_array(),
+                               {{"setting", "key"}, {"value", "value"}, {"default", "default"}, {"from", "source"}});
+      });
   auto* api = app.add_subcommand("api", "The HTTP API");
   api->require_subcommand(1);
   api->add_subcommand("ls", "List every route, what it needs and what it does")->callback([&session] {
     list_routes(session);
   });
-  auto method = std::make_shared<std::string>();
   auto path = std::make_shared<std::string>();
   auto* get = api->add_subcommand("get", "Call a route with GET and print the answer");
   get->add_option("path", *path, "Such as /v1/whoami")->required();

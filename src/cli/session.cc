@@ -85,12 +85,35 @@ const Context* Contexts::find(std::string_view name) const {
 }
 
 void Contexts::put(Context context) {
+  context = decode<Context>(encode(context), "context");  // what could not be loaded again is not saved
   for (auto& old : all)
     if (old.name == context.name) {
       old = std::move(context);
       return;
     }
   all.push_back(std::move(context));
+}
+
+ResultFile::ResultFile(std::string path)
+    : path_(std::move(path)), partial_(path_ + ".partial"), out_(partial_, std::ios::binary | std::ios::trunc) {
+  if (!out_) throw Error(Code::unavailable, fmt::format("cannot write {}", partial_));
+}
+
+ResultFile::~ResultFile() {
+  if (!out_.is_open()) return;
+  out_.close();
+  std::remove(partial_.c_str());
+}
+
+void ResultFile::write(BytesView piece) {
+  out_.write(reinterpret_cast<const char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
+}
+
+void ResultFile::keep() {
+  out_.flush();
+  if (!out_ || std::rename(partial_.c_str(), path_.c_str()) != 0)
+    throw Error(Code::unavailable, fmt::format("writing {} failed: is the disk full?", path_));
+  out_.close();
 }
 
 client::ApiClient& Session::api() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
@@ -52,6 +53,20 @@ struct Contexts {
   void save() const;
   const Context* find(std::string_view name) const;
   void put(Context context);  // replaces one of that name
+};
+
+// A file that appears under its name only when all of it was written; until then, and when that fails, a file that was
+// there before stays as it is.
+class ResultFile {
+ public:
+  explicit ResultFile(std::string path);
+  ~ResultFile();
+  void write(BytesView piece);
+  void keep();  // throws unavailable when the bytes did not reach the file
+
+ private:
+  const std::string path_, partial_;
+  std::ofstream out_;
 };
 
 // Each adds its commands; what they do runs when the line is parsed.

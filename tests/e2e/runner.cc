@@ -5,9 +5,10 @@
 //   > falaj project ls          a command of bash that must succeed
 //   name     tenant             what it prints (both outputs); <*>, <$name> and ... as in match.h
 //   !> falaj token rm nobody    a command that must fail
-//   @ restart | kill | no-server | up ARGUMENTS...
+//   @ restart | kill | stop | no-server | up ARGUMENTS...
 //
-// Each case has a server of its own, in an empty directory that is also the commands' directory.
+// Each case has a server of its own ($DATA is its data directory), and an empty directory ($WORK) in which its commands
+// run. What <$name> kept is $name in later commands; $ROOT is the source tree.
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -92,8 +93,8 @@ class Case {
   std::optional<std::string> run(const Step& step) {
     if (step.kind != '@') return command(step);
     if (step.text == "no-server") return std::nullopt;
+    if (!program_ && !step.text.starts_with("up")) return "no server runs";
     if (step.text == "kill" || step.text == "restart") {
-      if (!program_) return "no server runs";
       step.text == "kill" ? program_->kill() : program_->stop();
       program_->start();
     } else if (step.text == "stop") {
@@ -102,12 +103,19 @@ class Case {
     } else if (step.text.starts_with("up")) {
       std::vector<std::string> arguments;
       for (const auto word : split(step.text, ' '))
-        if (word != "up" && !word.empty()) arguments.emplace_back(word);
+        if (word != "up" && !word.empty()) arguments.push_back(expanded(std::string(word)));
       up(arguments);
     } else {
       return "unknown instruction";
     }
     return std::nullopt;
+  }
+
+  std::string expanded(std::string word) const {
+    for (const auto& [name, value] :
+         {std::pair("$DATA", directory_ + "/data"), std::pair("$WORK", directory_ + "/work")})
+      if (const auto at = word.find(name); at != std::string::npos) word.replace(at, 5, value);
+    return word;
   }
 
   std::optional<std::string> command(const Step& step) {
@@ -123,6 +131,7 @@ class Case {
         "HOME=" + directory_,
         "ROOT=" + root,
         "DATA=" + directory_ + "/data",
+        "WORK=" + directory_ + "/work",
         "LC_ALL=C.UTF-8",
         "TZ=UTC"};
     if (program_) {

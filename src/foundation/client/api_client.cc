@@ -70,6 +70,7 @@ struct ApiClient::Rep {
     out.url = url_of(path, query);
     out.response_bytes_max = 64 << 20;
     if (!target.token.empty()) out.headers.add("Authorization", "Bearer " + target.token);
+    if (!target.session.empty()) out.headers.add("Cookie", "falaj_session=" + target.session);
     return out;
   }
   // Tries again what may be tried again, with growing random pauses.

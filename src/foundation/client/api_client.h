@@ -19,6 +19,7 @@ struct Target {
   std::string url = "http://127.0.0.1:8470";
   std::string token;
   std::string ca_file;  // "" = the system's
+  std::string session;  // of a login, instead of a token
 };
 
 using Query = std::vector<std::pair<std::string, std::string>>;
