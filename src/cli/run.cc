@@ -10,10 +10,11 @@ namespace falaj::cli {
 namespace {
 
 void add_global_options(CLI::App& app, Session& session) {
-  static const std::map<std::string, Format> kFormats = {
-      {"table", Format::table}, {"json", Format::json}, {"yaml", Format::yaml}};
-  app.add_option("-o,--output", session.format, "How to print: table, json or yaml")
-      ->transform(CLI::CheckedTransformer(kFormats, CLI::ignore_case))
+  const auto choose_format = [&session](const std::string& name) {
+    session.format = name == "json" ? Format::json : name == "yaml" ? Format::yaml : Format::table;
+  };
+  app.add_option_function<std::string>("-o,--output", choose_format, "How to print: table, json or yaml")
+      ->check(CLI::IsMember({"table", "json", "yaml"}))
       ->option_text("FORMAT");
   app.add_option("--url", session.url, "Server to call (or FALAJ_URL)");
   app.add_option("--token", session.token, "API token (or FALAJ_TOKEN)");
