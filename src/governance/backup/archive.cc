@@ -79,11 +79,11 @@ bool ArchiveReader::more() {
   if (finished_) return false;
   plain_.erase(plain_.begin(), plain_.begin() + static_cast<std::ptrdiff_t>(at_));
   at_ = 0;
-  Bytes piece(kPieceBytes);
-  const std::size_t n = source_(piece);
+  piece_.resize(kPieceBytes);
+  const std::size_t n = source_(piece_);
   Bytes opened;
   try {
-    opened = n == 0 ? opener_->finish() : opener_->update(BytesView(piece).first(n));
+    opened = n == 0 ? opener_->finish() : opener_->update(BytesView(piece_).first(n));
   } catch (const Error& e) {
     if (!opened_any_)
       throw Error(Code::denied,

@@ -55,7 +55,7 @@ class ArchiveReader {
   bool more();  // reads and opens the next piece of the file; false at its end
   const Source source_;
   std::unique_ptr<crypto::Opener> opener_;
-  Bytes plain_;
+  Bytes piece_, plain_;
   std::size_t at_ = 0;
   bool finished_ = false, opened_any_ = false;
 };

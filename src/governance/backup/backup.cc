@@ -206,9 +206,9 @@ void restore_object(Parts& parts, vault::Vault& vault, Totals& totals) {
 }  // namespace
 
 Totals take(sql::Database& database, vault::Vault& vault, vault::KeyStore& keys, std::string_view passphrase,
-            Blobs blobs, std::int64_t now_us, const ArchiveWriter::Sink& sink) {
+            Blobs blobs, std::int64_t now_us, const ArchiveWriter::Sink& sink, crypto::PasswordCost cost) {
   Totals totals;
-  ArchiveWriter archive(passphrase, sink);
+  ArchiveWriter archive(passphrase, sink, cost);
   archive.add(Part::about,
               as_bytes(json::serialize(json::object{{"format", 1},
                                                     {"created_us", now_us},

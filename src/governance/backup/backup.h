@@ -27,7 +27,7 @@ struct Totals {
 // Everything of a platform at one moment, while it goes on: all tables of one snapshot, the root keys, and the objects
 // that the snapshot keeps. `sink` gets the file piece by piece.
 Totals take(sql::Database& database, vault::Vault& vault, vault::KeyStore& keys, std::string_view passphrase,
-            Blobs blobs, std::int64_t now_us, const ArchiveWriter::Sink& sink);
+            Blobs blobs, std::int64_t now_us, const ArchiveWriter::Sink& sink, crypto::PasswordCost cost = {});
 
 // Reads a whole backup and verifies the file, so that a restore begins only with one that can be finished. Throws
 // denied (the passphrase), corrupt, invalid (made by a newer program).
