@@ -43,6 +43,7 @@ if(FALAJ_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
+set(Boost_NO_WARN_NEW_VERSIONS ON)  # CMake 3.25 does not know 1.81 by heart
 find_package(Boost 1.81 EXACT REQUIRED COMPONENTS json)
 find_package(fmt REQUIRED)
 find_package(OpenSSL REQUIRED)
