@@ -21,6 +21,10 @@ bool unreserved(char c) {
          c == '_' || c == '~';
 }
 
+std::string not_ours(int status) {
+  return fmt::format("the server answered {} and not as Falaj does: is the address right?", status);
+}
+
 // The Error that the server meant.
 Error error_of(const net::ClientResponse& response) {
   try {
@@ -32,8 +36,19 @@ Error error_of(const net::ClientResponse& response) {
     return Error(parse_code(error.at("code").as_string()).value_or(Code::internal),
                  std::string(error.at("message").as_string()), std::move(faults));
   } catch (const std::exception&) {
-    return Error(response.status >= 500 ? Code::unavailable : Code::invalid,
-                 fmt::format("the server answered {} and not as Falaj does: is the address right?", response.status));
+    const Code code = response.status >= 500   ? Code::unavailable
+                      : response.status == 429 ? Code::exhausted
+                                               : Code::invalid;
+    return Error(code, not_ours(response.status));
+  }
+}
+
+json::value answer_of(const net::ClientResponse& response) {
+  if (response.body.empty()) return nullptr;
+  try {
+    return parse_json(response.body);
+  } catch (const Error&) {
+    throw Error(Code::invalid, not_ours(response.status));
   }
 }
 
@@ -76,15 +91,20 @@ struct ApiClient::Rep {
   // Tries again what may be tried again, with growing random pauses.
   json::value send(const net::ClientRequest& request, int tries) {
     for (int attempt = 1;; ++attempt) {
+      std::optional<net::ClientResponse> response;
       try {
-        const auto response = http.send(request);
-        if (response.status < 300) return parse_json(response.body);
-        throw error_of(response);
-      } catch (const Error& e) {
-        if (!(e.code() == Code::unavailable || e.code() == Code::exhausted) || attempt >= tries) throw;
-        const std::uint64_t most = std::uint64_t{100'000} << attempt;
-        pause(static_cast<std::int64_t>(most / 2 + random.below(most / 2)));
+        response = http.send(request);
+      } catch (const Error& e) {  // no answer; one that is too long will be so again
+        if (e.code() != Code::unavailable || attempt >= tries) throw;
       }
+      if (response) {
+        if (response->status < 300) return answer_of(*response);
+        const Error error = error_of(*response);
+        const bool busy = error.code() == Code::unavailable || error.code() == Code::exhausted;
+        if (!busy || attempt >= tries) throw error;
+      }
+      const std::uint64_t most = std::uint64_t{100'000} << attempt;
+      pause(static_cast<std::int64_t>(most / 2 + random.below(most / 2)));
     }
   }
 };
@@ -135,11 +155,12 @@ void ApiClient::download(net::Method method, const std::string& path, const Quer
     request.body = json::serialize(*body);
   }
   bool begun = false;
-  request.sink = [&](BytesView piece) {
-    if (!begun) begin(std::nullopt);
+  request.before_sink = [&](const net::Headers& headers) {
+    const auto length = parse_int(headers.find("Content-Length").value_or(""));
+    begin(length && *length >= 0 ? std::optional(static_cast<std::uint64_t>(*length)) : std::nullopt);
     begun = true;
-    sink(piece);
   };
+  request.sink = sink;
   request.response_bytes_max = ~std::uint64_t{0};
   const auto response = rep_->http.send(request);
   if (response.status >= 300) throw error_of(response);

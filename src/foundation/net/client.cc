@@ -107,6 +107,7 @@ struct Exchange {
   const ClientRequest& request;
   ClientResponse response;
   std::uint64_t received = 0;
+  bool sinking = false;
   std::exception_ptr failure;
   Bytes piece;  // of the body being sent
   std::size_t piece_at = 0;
@@ -140,9 +141,10 @@ struct Exchange {
       x.received += size;
       if (x.received > x.request.response_bytes_max)
         throw Error(Code::exhausted, fmt::format("answer longer than {} bytes", x.request.response_bytes_max));
-      if (x.request.sink && x.successful())
+      if (x.request.sink && x.successful()) {
+        if (x.request.before_sink && !std::exchange(x.sinking, true)) x.request.before_sink(x.response.headers);
         x.request.sink(as_bytes({data, size}));
-      else
+      } else
         x.response.body.append(data, size);
       return size;
     });

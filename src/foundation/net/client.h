@@ -22,7 +22,8 @@ struct ClientRequest {
   // Takes the body piece by piece instead of ClientResponse::body; may throw, which ends the exchange.
   // Only bodies of 2xx answers go there: the text of an error is wanted whole.
   std::function<void(BytesView)> sink;
-  std::uint64_t response_bytes_max = 16 << 20;  // one byte past: exhausted
+  std::function<void(const Headers&)> before_sink;  // told the answer's headers before the first piece; may throw too
+  std::uint64_t response_bytes_max = 16 << 20;      // one byte past: exhausted
 };
 
 struct ClientResponse {
