@@ -18,6 +18,7 @@ namespace fs = std::filesystem;
 
 struct RestoreOptions {
   std::string file, passphrase_file;
+  bool admin_token = false;
 };
 
 // The parts of a platform that a restore needs before there is one.
@@ -36,6 +37,19 @@ std::string first_line(const std::string& path) {
   std::string line;
   if (!std::getline(in, line)) throw Error(Code::not_found, fmt::format("no passphrase in {}", path));
   return line;
+}
+
+// For whoever lost every credential together with the machine. No more than they have: the backup holds the root keys.
+void make_admin_token(Restoring& parts, const vault::RootKeys& roots, sys::Files& files) {
+  const crypto::Signer signer(roots.platform_key(vault::kAuditSignatures));
+  audit::AuditLog audit(*parts.database, parts.clock, signer);
+  parts.database->set_ledger(audit);
+  const auto admin = iam::Principal::parse("user/admin");
+  parts.database->write({"system/restore", "token.create", "/user/admin", ""}, [&](sql::Writer& writer) {
+    const auto issued = parts.directory->issue_token(writer, {admin, "restore", {}, iam::kTokenLifeMaxUs});
+    files.write_all(kAdminTokenFile, as_bytes(issued.text + "\n"));
+  });
+  parts.database->stop();  // while there is a ledger
 }
 
 backup::Totals load(const RestoreOptions& options, const Settings& settings,
@@ -74,6 +88,7 @@ backup::Totals load(const RestoreOptions& options, const Settings& settings,
         return *parts.vault;
       }};
   const auto totals = backup::restore(secret, source, target, [](std::string_view, std::uint64_t) {});
+  if (options.admin_token) make_admin_token(parts, *roots, *files);
   parts.database->stop();
   return totals;
 }
@@ -121,6 +136,8 @@ void add_restore_command(CLI::App& app, cli::Session& session,
       ->add_option("--passphrase-file", options->passphrase_file,
                    "A file whose first line is the passphrase of the backup")
       ->required();
+  command->add_flag("--admin-token", options->admin_token,
+                    "Also make a new token of the administrator, in the data directory; for when all were lost");
   add_settings_options(*command);
   command->callback([&session, options, load_settings] {
     const auto [settings, environment] = load_settings();
