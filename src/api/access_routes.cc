@@ -149,8 +149,18 @@ iam::Scope home_of(const iam::Principal& principal) {
   return iam::Scope::of(principal.tenant, "", iam::name(principal.kind), principal.name);
 }
 
+// The same for a name that somebody typed: "" when nobody can have it.
+std::string home_of_account(const std::string& account) {
+  try {
+    return home_of(iam::Principal::parse("user/" + account)).str();
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 // Your own need no permission; another's do.
-void require_over(const Call& call, const iam::Principal& principal, std::string_view action) {
+void require_over(Call& call, const iam::Principal& principal, std::string_view action) {
+  call.about(home_of(principal).str());
   if (principal.str() != call.caller().principal.str()) call.require(action, home_of(principal));
 }
 
@@ -188,6 +198,7 @@ void add_sessions(Routes& routes, Platform& platform) {
       {Method::post, "/v1/login", Permission::anyone(), kSmallBody, Audit::verb("session.create"), Place::worker,
        "Log in with a password; opens a session."},
       [&platform](Call& call, const Login& in) {
+        call.about(home_of_account(in.user));
         const auto user = platform.directory.check_password(in.user, in.password);
         sql::Act act = call.act(home_of(user).str());
         act.actor = user.str();
@@ -261,8 +272,8 @@ void add_tokens(Routes& routes, Platform& platform) {
 
 void add_passwords_and_certificates(Routes& routes, Platform& platform) {
   routes.add<NewPassword, Nothing>(
-      {Method::post, "/v1/users/{name}/password", Permission::signed_in(), kSmallBody, Audit::verb("password.set"),
-       Place::worker,
+      {Method::post, "/v1/users/{name}/password", Permission::signed_in("{scope}"), kSmallBody,
+       Audit::verb("password.set"), Place::worker,
        "Set the password of a user of the platform, or of the tenant that 'scope' names (yours, or with password.set "
        "over the user) and end the user's sessions."},
       [&platform](Call& call, const NewPassword& in) {

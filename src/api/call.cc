@@ -5,6 +5,7 @@
 
 #include "foundation/base/text.h"
 #include "foundation/crypto/aead.h"
+#include "foundation/crypto/hash.h"
 
 namespace falaj::api {
 namespace {
@@ -54,6 +55,11 @@ sql::Act Call::act(std::string resource) const {
   return {actor(), std::string(route_.audit.verb()), std::move(resource), head_.request_id};
 }
 
+sql::Act Call::denied_act() const {
+  const auto verb = route_.audit.verb().empty() ? route_.path : route_.audit.verb();
+  return {actor(), std::string(verb), about_.empty() ? head_.path : about_, head_.request_id};
+}
+
 std::string Call::idempotency_key() const {
   const auto key = head_.headers.find("Idempotency-Key");
   if (!key) return "";
@@ -63,12 +69,30 @@ std::string Call::idempotency_key() const {
   return std::string(*key);
 }
 
+void Call::note_body(std::string_view text) {
+  if (head_.headers.find("Idempotency-Key")) body_digest_ = crypto::sha256(as_bytes(text));
+}
+
+Digest Call::request_digest() const {
+  ByteWriter out;
+  out.text(net::name(head_.method));
+  out.text(head_.path);
+  out.u32(static_cast<std::uint32_t>(head_.query.size()));
+  for (const auto& [key, value] : head_.query) {
+    out.text(key);
+    out.text(value);
+  }
+  out.raw(body_digest_.view());
+  return crypto::sha256(out.bytes());
+}
+
 std::optional<json::value> Call::earlier_answer(const std::string& key) {
   const std::string who = actor();
+  const Digest request = request_digest();
   return platform_.database.read([&](sql::Reader& reader) {
     return reader.first("SELECT request, answer FROM api_answer WHERE actor = ? AND idempotency_key = ?", {who, key},
                         [&](const sql::Row& row) {
-                          if (row.digest(0) != request_digest_)
+                          if (row.digest(0) != request)
                             throw Error(Code::conflict, "this Idempotency-Key was used for another request");
                           return parse_json(as_text(
                               crypto::open(platform_.answer_key, as_bytes(seal_context(who, key)), row.bytes(1))));
@@ -78,10 +102,11 @@ std::optional<json::value> Call::earlier_answer(const std::string& key) {
 
 void Call::remember_answer(sql::Writer& writer, const std::string& key, const json::value& answer) {
   const std::string who = actor();
+  const Digest request = request_digest();
   const Bytes sealed =
       crypto::seal(platform_.answer_key, as_bytes(seal_context(who, key)), as_bytes(json::serialize(answer)));
   writer.execute("INSERT INTO api_answer (actor, idempotency_key, request, answer, created_us) VALUES (?, ?, ?, ?, ?)",
-                 {who, key, request_digest_.view(), BytesView(sealed), platform_.clock.wall().count()});
+                 {who, key, request.view(), BytesView(sealed), platform_.clock.wall().count()});
 }
 
 std::int64_t forget_old_answers(Platform& platform) {

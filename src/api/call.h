@@ -30,12 +30,16 @@ class Call {
   std::string actor() const;            // "user/ada"; "anyone" before login
   const net::Head& head() const { return head_; }
   const std::string& parameter(std::string_view name) const;  // of the path
-  iam::Scope scope() const;                                   // the query's, "/" when absent; throws invalid
+  const PathParameters& parameters() const { return parameters_; }
+  iam::Scope scope() const;  // the query's, "/" when absent; throws invalid
 
   bool allows(std::string_view action, const iam::Scope& resource) const;
   void require(std::string_view action, const iam::Scope& resource) const;  // throws denied
 
   sql::Act act(std::string resource) const;
+  // What the audit log says when this call is refused after all. A handler says what it is about once it knows.
+  void about(std::string resource) { about_ = std::move(resource); }
+  sql::Act denied_act() const;
 
   // One audited, durable write in the caller's name. With an Idempotency-Key header a repeated call gets the first
   // answer again and has no second effect; the answer is kept sealed, as it may hold a secret.
@@ -50,7 +54,7 @@ class Call {
     }
   }
 
-  void set_request_digest(const Digest& digest) { request_digest_ = digest; }
+  void note_body(std::string_view text);  // what a repeated call is compared by, besides its head
 
  private:
   template <class F>
@@ -73,6 +77,7 @@ class Call {
     }
   }
   std::string idempotency_key() const;  // throws invalid
+  Digest request_digest() const;
   std::optional<json::value> earlier_answer(const std::string& key);
   void remember_answer(sql::Writer& writer, const std::string& key, const json::value& answer);
 
@@ -81,7 +86,8 @@ class Call {
   const net::Head& head_;
   const PathParameters parameters_;
   const std::optional<iam::Identity> caller_;
-  Digest request_digest_;
+  std::string about_;
+  Digest body_digest_;  // only when there is an Idempotency-Key
 };
 
 std::span<const sql::Migration> migrations();  // of the table that keeps answers

@@ -150,10 +150,20 @@ std::vector<resource::Document> documents_of(const ApplyRequest& in) {
 }
 
 // "project" at /t/acme is Project acme/NAME: a tenant's project has the tenant as its place.
-resource::Key key_of(Platform& platform, const Call& call) {
-  const auto& kind = platform.resources.registry().get(call.parameter("kind"));
-  const auto scope = call.scope();
-  return {std::string(kind.name), std::string(scope.tenant()), std::string(scope.project()), call.parameter("name")};
+resource::Key key_of(Platform& platform, const PathParameters& parameters, const net::Head& head) {
+  const auto& kind = platform.resources.registry().get(parameters.at("kind"));
+  const auto scope = iam::Scope::parse(head.parameter("scope").value_or("/"));
+  return {std::string(kind.name), std::string(scope.tenant()), std::string(scope.project()), parameters.at("name")};
+}
+resource::Key key_of(Platform& platform, const Call& call) { return key_of(platform, call.parameters(), call.head()); }
+
+// KIND.read and the like, on the resource that the path and the scope name.
+Permission permission(Platform& platform, std::string_view says, std::string_view verb) {
+  return Permission::by(says, [&platform, verb](const PathParameters& parameters, const net::Head& head) {
+    const auto key = key_of(platform, parameters, head);
+    return Permission::Needed{platform.resources.registry().get(key.kind).action(verb),
+                              verb == "read" ? key.scope() : key.change_scope()};
+  });
 }
 
 sql::Act unnamed_act(const Call& call) {
@@ -164,8 +174,8 @@ sql::Act unnamed_act(const Call& call) {
 
 void add_reading(Routes& routes, Platform& platform) {
   routes.add<ListQuery, ResourcePage>(
-      {Method::get, "/v1/resources/{kind}", Permission::signed_in(), BodyLimit::none(), Audit::read(), Place::worker,
-       "Resources of a kind, at and below 'scope', that the caller may read."},
+      {Method::get, "/v1/resources/{kind}", Permission::signed_in("{scope}"), BodyLimit::none(), Audit::read(),
+       Place::worker, "Resources of a kind, at and below 'scope', that the caller may read."},
       [&platform](Call& call, const ListQuery& in) {
         const auto scope = call.scope();
         const auto page = platform.resources.list(
@@ -177,22 +187,16 @@ void add_reading(Routes& routes, Platform& platform) {
         if (!page.next.empty()) out.next = page.next;
         return out;
       });
-  routes.add<Nothing, json::value>({Method::get, "/v1/resources/{kind}/{name}", Permission::signed_in(),
-                                    BodyLimit::none(), Audit::read(), Place::here, "One resource."},
-                                   [&platform](Call& call, const Nothing&) {
-                                     const auto key = key_of(platform, call);
-                                     call.require(platform.resources.registry().get(key.kind).action("read"),
-                                                  key.scope());
-                                     return platform.resources.get(key).json();
-                                   });
+  routes.add<Nothing, json::value>(
+      {Method::get, "/v1/resources/{kind}/{name}", permission(platform, "KIND.read", "read"), BodyLimit::none(),
+       Audit::read(), Place::here, "One resource."},
+      [&platform](Call& call, const Nothing&) { return platform.resources.get(key_of(platform, call)).json(); });
   routes.add<Nothing, Page<RevisionRow>>(
-      {Method::get, "/v1/resources/{kind}/{name}/history", Permission::signed_in(), BodyLimit::none(), Audit::read(),
-       Place::worker, "Every revision of a resource, oldest first."},
+      {Method::get, "/v1/resources/{kind}/{name}/history", permission(platform, "KIND.read", "read"), BodyLimit::none(),
+       Audit::read(), Place::worker, "Every revision of a resource, oldest first."},
       [&platform](Call& call, const Nothing&) {
-        const auto key = key_of(platform, call);
-        call.require(platform.resources.registry().get(key.kind).action("read"), key.scope());
         Page<RevisionRow> page;
-        for (const auto& r : platform.resources.history(key)) {
+        for (const auto& r : platform.resources.history(key_of(platform, call))) {
           RevisionRow row{r.revision, r.at_us, r.verb, r.actor, std::nullopt, std::nullopt};
           if (r.digest) row.digest = r.digest->hex();
           if (r.resource) row.resource = r.resource->body();
@@ -201,7 +205,7 @@ void add_reading(Routes& routes, Platform& platform) {
         return page;
       });
   routes.add<Nothing, Exported>(
-      {Method::get, "/v1/export", Permission::signed_in(), BodyLimit::none(), Audit::read(), Place::worker,
+      {Method::get, "/v1/export", Permission::signed_in("{scope}"), BodyLimit::none(), Audit::read(), Place::worker,
        "All resources at and below 'scope' that the caller may read, as YAML."},
       [&platform](Call& call, const Nothing&) {
         return Exported{platform.resources.export_yaml(call.scope(), authorise(call))};
@@ -227,20 +231,21 @@ void add_resource_routes(Routes& routes, Platform& platform) {
                                     });
   add_reading(routes, platform);
   routes.add<Nothing, Changes>(
-      {Method::del, "/v1/resources/{kind}/{name}", Permission::signed_in(), BodyLimit::none(),
+      {Method::del, "/v1/resources/{kind}/{name}", permission(platform, "KIND.delete", "delete"), BodyLimit::none(),
        Audit::verb("resource.delete"), Place::worker,
        "Delete a resource; refused while another depends on it. Needs KIND.delete."},
       [&platform](Call& call, const Nothing&) {
         const resource::Key key = key_of(platform, call);
         return rows_of(platform.resources.remove(unnamed_act(call), {&key, 1}, authorise(call)));
       });
-  routes.add<RollbackRequest, Changes>({Method::post, "/v1/resources/{kind}/{name}/rollback", Permission::signed_in(),
-                                        kSmallBody, Audit::verb("resource.rollback"), Place::worker,
-                                        "Make a resource again what it was at a revision. Needs KIND.update."},
-                                       [&platform](Call& call, const RollbackRequest& in) {
-                                         return rows_of(platform.resources.rollback(
-                                             unnamed_act(call), key_of(platform, call), in.revision, authorise(call)));
-                                       });
+  routes.add<RollbackRequest, Changes>(
+      {Method::post, "/v1/resources/{kind}/{name}/rollback", permission(platform, "KIND.update", "update"), kSmallBody,
+       Audit::verb("resource.rollback"), Place::worker,
+       "Make a resource again what it was at a revision. Needs KIND.update."},
+      [&platform](Call& call, const RollbackRequest& in) {
+        return rows_of(
+            platform.resources.rollback(unnamed_act(call), key_of(platform, call), in.revision, authorise(call)));
+      });
 }
 
 }  // namespace falaj::api

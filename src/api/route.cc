@@ -7,7 +7,6 @@
 
 #include "api/call.h"
 #include "foundation/base/text.h"
-#include "foundation/crypto/hash.h"
 
 namespace falaj::api {
 namespace {
@@ -18,6 +17,13 @@ std::optional<std::string_view> parameter_name(std::string_view element) {
 }
 
 }  // namespace
+
+Permission::Needed Permission::needed(const PathParameters& parameters, const net::Head& head) const {
+  if (needs_) return needs_(parameters, head);
+  PathParameters values = parameters;
+  values["scope"] = head.parameter("scope").value_or("/");
+  return {fill(action_, values), iam::Scope::parse(fill(resource_, values))};
+}
 
 void Routes::insert(std::unique_ptr<Route> route) {
   CHECK(route->path.starts_with('/'), "a route's path begins with a slash");
@@ -61,6 +67,7 @@ Routes::Match Routes::match(Method method, std::string_view path) const {
   for (const auto* route : node->here) {
     match.allowed.push_back(route->method);
     // HEAD is GET without its body; the server leaves the body out.
+    if (route->method == Method::get) match.allowed.push_back(Method::head);
     if (route->method == method || (method == Method::head && route->method == Method::get)) match.route = route;
   }
   return match;
@@ -84,7 +91,7 @@ namespace detail {
 
 json::value read_json_body(Call& call, net::Request& request) {
   const std::string text = request.body.read_all();
-  call.set_request_digest(crypto::sha256({as_bytes(request.head.path), as_bytes("\n"), as_bytes(text)}));
+  call.note_body(text);
   if (text.empty()) return json::object{};
   const auto type = request.head.headers.find("Content-Type").value_or("");
   if (!lower(type).starts_with("application/json"))
@@ -108,6 +115,7 @@ void put_query_value(json::object& out, std::string_view key, std::string_view v
     typed = value == "true";
   }
   if (!list) {
+    if (out.contains(key)) throw Error(Code::invalid, "request", {{std::string(key), "given more than once"}});
     out[key] = std::move(typed);
   } else {
     if (!out.contains(key)) out[key] = json::array{};

@@ -20,6 +20,7 @@
 
 #include "foundation/base/shape.h"
 #include "foundation/net/http.h"
+#include "governance/iam/scope.h"
 
 namespace falaj::api {
 
@@ -28,27 +29,45 @@ using net::Place;
 
 class Call;  // call.h: the caller, the path's parameters, and how to write
 
+using PathParameters = std::map<std::string, std::string, std::less<>>;
+
 // Who may use a route. There is no default: a route that does not say does not compile.
 class Permission {
  public:
   static Permission anyone() { return Permission(Kind::anyone, "", ""); }
-  // Any valid credential; the handler asks for more with Call::require where it depends on the request.
-  static Permission signed_in() { return Permission(Kind::signed_in, "", ""); }
+  // Any valid credential; the handler asks for more with Call::require where it depends on the body. Such a handler
+  // runs on a worker, as a refusal is written to the audit log.
+  // `resource` tells the description of the API whether the handler looks at {scope}.
+  static Permission signed_in(std::string_view resource = "") { return Permission(Kind::signed_in, "", resource); }
   // `action` on `resource`; both may hold {parameter} of the path, and {scope}, the query's "scope" (default "/").
   static Permission of(std::string_view action, std::string_view resource) {
     return Permission(Kind::action, action, resource);
+  }
+  // What follows from the head, but not as simply; `says` is the action in words, for the description of the API.
+  struct Needed {
+    std::string action;
+    iam::Scope resource;
+  };
+  using Needs = std::function<Needed(const PathParameters& parameters, const net::Head& head)>;
+  static Permission by(std::string_view says, Needs needs) {
+    Permission out(Kind::action, says, "{scope}");
+    out.needs_ = std::move(needs);
+    return out;
   }
 
   enum class Kind { anyone, signed_in, action };
   Kind kind() const { return kind_; }
   std::string_view action() const { return action_; }
   std::string_view resource() const { return resource_; }
+  // Requires: kind is action. Throws invalid or not_found when the request names nothing that could be asked for.
+  Needed needed(const PathParameters& parameters, const net::Head& head) const;
 
  private:
   Permission(Kind kind, std::string_view action, std::string_view resource)
       : kind_(kind), action_(action), resource_(resource) {}
   Kind kind_;
   std::string_view action_, resource_;
+  Needs needs_;
 };
 
 // Most bytes of a request body. Counted as they are read.
@@ -93,8 +112,6 @@ struct Route : Declaration {
   std::function<json::object(json::object&)> request_schema, response_schema;  // unset: none
   std::function<net::Response(Call&, net::Request&)> handle;
 };
-
-using PathParameters = std::map<std::string, std::string, std::less<>>;
 
 class Routes {
  public:
@@ -157,7 +174,9 @@ struct Plain<std::vector<T>> : Plain<T> {
 template <class In>
 json::value query_object(const net::Head& head) {
   json::object out;
-  for (const auto& [key, value] : head.query) {
+  for (const auto& entry : head.query) {
+    const std::string& key = entry.first;
+    const std::string& value = entry.second;
     if (key == "scope") continue;  // every route's: it chooses what the permission is asked on
     bool known = false;
     const auto one = [&](const auto& f) {

@@ -43,24 +43,10 @@ net::Admission no_such_route(const Routes::Match& match, const net::Head& head) 
   return admission;
 }
 
-// Runs the handler; what it throws becomes the answer.
-net::Response run(Platform& platform, const Route& route, net::Request& request, PathParameters parameters,
-                  std::optional<iam::Identity> caller) {
-  try {
-    Call call(platform, route, request.head, std::move(parameters), std::move(caller));
-    return route.handle(call, request);
-  } catch (const Error& e) {
-    if (e.code() == Code::internal || e.code() == Code::corrupt)
-      log::error("call_failed", {{"request", request.head.request_id}, {"route", route.path}, {"problem", e.what()}});
-    return error_response(e.code() == Code::internal
-                              ? Error(Code::internal, "an error of ours; the server's log has it under this request id")
-                              : e,
-                          request.head.request_id);
-  } catch (const std::exception& e) {
-    log::error("call_failed", {{"request", request.head.request_id}, {"route", route.path}, {"problem", e.what()}});
-    return error_response(Error(Code::internal, "an error of ours; the server's log has it under this request id"),
-                          request.head.request_id);
-  }
+net::Response our_error(const Route& route, const net::Head& head, const char* problem) {
+  log::error("call_failed", {{"request", head.request_id}, {"route", route.path}, {"problem", problem}});
+  return error_response(Error(Code::internal, "an error of ours; the server's log has it under this request id"),
+                        head.request_id);
 }
 
 }  // namespace
@@ -96,12 +82,26 @@ void ApiService::limit(const std::string& who, const iam::Rate& rate) {
                                            format_duration_us(std::max<std::int64_t>(admission.retry_after_us, 1000))));
 }
 
-net::Admission ApiService::deny(const Route& route, const net::Head& head, const Error& error, const std::string& actor,
-                                const std::string& resource) {
+void ApiService::limit_denials(const net::Head& head) {
   denied_.Increment();
   // Somebody who only ever guesses must not be able to fill the audit log.
+  limit("denied " + head.peer.address, platform_.limits.denied);
+}
+
+net::Response ApiService::record_denial(const sql::Act& act, const Error& error) {
   try {
-    limit("denied " + head.peer.address, platform_.limits.denied);
+    platform_.audit.record_denied(act, {{"why", error.what()}});
+  } catch (const Error& e) {
+    log::error("denial_not_recorded", {{"request", act.request_id}, {"problem", e.what()}});
+    return error_response(Error(Code::unavailable, "the audit log cannot be written"), act.request_id);
+  }
+  return error_response(error, act.request_id);
+}
+
+net::Admission ApiService::deny(const Route& route, const net::Head& head, const Error& error, const std::string& actor,
+                                const std::string& resource) {
+  try {
+    limit_denials(head);
   } catch (const Error& e) {
     return refuse(e, head);
   }
@@ -110,18 +110,35 @@ net::Admission ApiService::deny(const Route& route, const net::Head& head, const
   admission.place = Place::worker;
   const sql::Act act{actor, std::string(route.permission.action().empty() ? route.path : route.permission.action()),
                      resource, head.request_id};
-  admission.handle = [this, act, error](net::Request& request) {
-    try {
-      platform_.audit.record_denied(act, {{"why", error.what()}});
-    } catch (const Error& e) {
-      log::error("denial_not_recorded", {{"request", act.request_id}, {"problem", e.what()}});
-      return error_response(Error(Code::unavailable, "the audit log cannot be written"), request.head.request_id);
-    }
-    auto response = error_response(error, request.head.request_id);
+  admission.handle = [this, act, error](net::Request&) {
+    auto response = record_denial(act, error);
     response.close = true;  // the body, if any, was not wanted
     return response;
   };
   return admission;
+}
+
+// Runs the handler; what it throws becomes the answer.
+net::Response ApiService::run(const Route& route, net::Request& request, PathParameters parameters,
+                              std::optional<iam::Identity> caller) {
+  const auto& head = request.head;
+  Call call(platform_, route, head, std::move(parameters), std::move(caller));
+  try {
+    try {
+      return route.handle(call, request);
+    } catch (const Error& e) {
+      if (e.code() != Code::denied && e.code() != Code::unauthenticated) throw;
+      limit_denials(head);
+      return record_denial(call.denied_act(), e);
+    }
+  } catch (const Error& e) {
+    if (e.code() == Code::internal) return our_error(route, head, e.what());
+    if (e.code() == Code::corrupt)
+      log::error("call_failed", {{"request", head.request_id}, {"route", route.path}, {"problem", e.what()}});
+    return error_response(e, head.request_id);
+  } catch (const std::exception& e) {
+    return our_error(route, head, e.what());
+  }
 }
 
 net::Admission ApiService::admit(const net::Head& head) {
@@ -137,15 +154,14 @@ net::Admission ApiService::admit(const net::Head& head) {
       return deny(route, head, e, "anyone", head.path);
     }
   }
-  std::string resource(route.permission.resource());
   if (route.permission.kind() == Permission::Kind::action) {
+    std::string resource = head.path;
     try {
-      PathParameters values = match.parameters;
-      values["scope"] = head.parameter("scope").value_or("/");
-      resource = fill(route.permission.resource(), values);
-      platform_.directory.require(*caller, fill(route.permission.action(), values), iam::Scope::parse(resource));
+      const auto needed = route.permission.needed(match.parameters, head);
+      resource = needed.resource.str();
+      platform_.directory.require(*caller, needed.action, needed.resource);
     } catch (const Error& e) {
-      if (e.code() == Code::invalid) return refuse(e, head);
+      if (e.code() != Code::denied) return refuse(e, head);
       return deny(route, head, e, caller->principal.str(), resource);
     }
   }
@@ -160,7 +176,7 @@ net::Admission ApiService::admit(const net::Head& head) {
   admission.place = route.place;
   admission.handle = [this, &route, parameters = std::move(match.parameters),
                       caller = std::move(caller)](net::Request& request) mutable {
-    return run(platform_, route, request, std::move(parameters), std::move(caller));
+    return run(route, request, std::move(parameters), std::move(caller));
   };
   return admission;
 }

@@ -32,6 +32,10 @@ class ApiService final : public net::Service {
   };
   net::Admission deny(const Route& route, const net::Head& head, const Error& error, const std::string& actor,
                       const std::string& resource);
+  net::Response run(const Route& route, net::Request& request, PathParameters parameters,
+                    std::optional<iam::Identity> caller);
+  net::Response record_denial(const sql::Act& act, const Error& error);
+  void limit_denials(const net::Head& head);                  // throws exhausted
   void limit(const std::string& who, const iam::Rate& rate);  // throws exhausted
 
   Platform& platform_;

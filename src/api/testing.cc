@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/testing.h"
+
+#include <atomic>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "api/call.h"
+#include "foundation/net/parse.h"
+#include "governance/resource/kinds/kinds.h"
+#include "storage/blob/memory_backend.h"
+
+namespace falaj::api {
+namespace {
+
+constexpr std::string_view kResources = R"(
+{apiVersion: falaj/v1, kind: Zone, metadata: {name: uae}, spec: {residency: AE, backends: [local]}}
+---
+{apiVersion: falaj/v1, kind: Tenant, metadata: {name: acme}, spec: {zones: [uae]}}
+---
+{apiVersion: falaj/v1, kind: Project, metadata: {tenant: acme, name: flights}, spec: {zone: uae}}
+---
+{apiVersion: falaj/v1, kind: User, metadata: {name: ada}, spec: {}}
+)";
+
+// Hands a text out as the network would: a few bytes at a time, and not one past what was admitted.
+class PiecesOf final : public net::BodyReader {
+ public:
+  PiecesOf(std::string_view text, std::uint64_t bytes_max) : text_(text), bytes_max_(bytes_max) {}
+  std::size_t read(std::span<std::byte> out) override {
+    const auto n = std::min({out.size(), text_.size() - at_, kPiece});
+    if (at_ + n > bytes_max_) throw Error(Code::exhausted, "the body is longer than allowed");
+    std::memcpy(out.data(), text_.data() + at_, n);
+    at_ += n;
+    return n;
+  }
+  std::optional<std::uint64_t> size() const override { return std::nullopt; }
+
+ private:
+  static constexpr std::size_t kPiece = 7;
+  const std::string_view text_;
+  const std::uint64_t bytes_max_;
+  std::size_t at_ = 0;
+};
+
+net::Head read_head(const Question& question) {
+  std::string text = fmt::format("{} {} HTTP/1.1\r\nHost: localhost\r\n", net::name(question.method), question.target);
+  bool typed = false;
+  for (const auto& [name, value] : question.headers) {
+    text += fmt::format("{}: {}\r\n", name, value);
+    typed |= name == "Content-Type";
+  }
+  if (!typed && !question.body.empty()) text += "Content-Type: application/json\r\n";
+  net::Head head;
+  net::Message message;
+  const auto refused = net::parse_head(text + "\r\n", 100, head, message);
+  CHECK(!refused, "a test asks what the server does not even read");
+  static std::atomic<std::uint64_t> questions{0};
+  head.request_id = fmt::format("question-{}", ++questions);
+  head.peer.address = "127.0.0.1";
+  head.peer.certificate = question.certificate;
+  return head;
+}
+
+std::string text_of(net::Response& response) {
+  if (auto* text = std::get_if<std::string>(&response.body)) return std::move(*text);
+  std::string out;
+  auto& stream = std::get<net::StreamBody>(response.body);
+  for (Bytes piece; !(piece = stream.next()).empty();) out += as_text(piece);
+  return out;
+}
+
+}  // namespace
+
+Question Question::with(std::string name, std::string value) const {
+  Question copy = *this;
+  copy.headers.emplace_back(std::move(name), std::move(value));
+  return copy;
+}
+
+Question Question::by(std::string_view token) const { return with("Authorization", fmt::format("Bearer {}", token)); }
+
+std::string Answer::error() const {
+  if (!body.starts_with("{\"error\"")) return "";
+  return std::string(json().at("error").at("code").as_string());
+}
+
+Answer ask(net::Service& service, const Question& question) {
+  net::Head head = read_head(question);
+  Answer answer;
+  answer.request_id = head.request_id;
+  net::Admission admission = service.admit(head);
+  net::Response response;
+  if (admission.refusal) {
+    response = std::move(*admission.refusal);
+  } else {
+    PiecesOf body(question.body, admission.body_bytes_max);
+    net::Request request{std::move(head), body};
+    response = admission.handle(request);
+  }
+  answer.status = response.status;
+  answer.headers = response.headers;
+  answer.body = text_of(response);
+  return answer;
+}
+
+TestApi::TestApi(CallLimits limits)
+    : files(sys::open_files(dir.path())),
+      roots(vault::RootKeys::open(*files, "root.key", std::nullopt)),
+      signer(roots.platform_key(vault::kAuditSignatures)),
+      answer_key(roots.platform_key(vault::kKeptAnswers)),
+      database(sql::open_sqlite(dir / "falaj.db", metrics)) {
+  std::vector<sql::Migration> all;
+  for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
+                             vault::KeyStore::migrations(), vault::Vault::migrations(), migrations()})
+    all.insert(all.end(), module.begin(), module.end());
+  database->migrate(all);
+  audit = std::make_unique<audit::AuditLog>(*database, clock, signer);
+  database->set_ledger(*audit);
+  iam::DirectoryOptions options;
+  options.password_cost = {.memory_bytes = 8192, .passes = 1};
+  directory =
+      std::make_unique<iam::Directory>(*database, clock, random, roots.platform_key(vault::kWorkloadTokens), options);
+  registry = std::make_unique<resource::Registry>(resource::governance_kinds(*directory));
+  resources = std::make_unique<resource::Resources>(*database, *registry, clock);
+  keys = std::make_unique<vault::KeyStore>(*database, vault::RootKeys::decode(roots.encode()),
+                                           [](const vault::RootKeys&) {});
+  vault = std::make_unique<vault::Vault>(
+      *database, *directory, *keys, [this](const iam::Zone&) { return std::make_unique<blob::MemoryBackend>(clock); },
+      clock, metrics);
+  admin = directory->bootstrap(iam::kTokenLifeMaxUs)->text;
+  apply(kResources);
+  platform.reset(new Platform{*database,
+                              *directory,
+                              *audit,
+                              *resources,
+                              *vault,
+                              *keys,
+                              clock,
+                              random,
+                              metrics,
+                              answer_key,
+                              limits,
+                              "0.0.0",
+                              "http://localhost",
+                              clock.now(),
+                              {},
+                              [] { return true; }});
+  add_all_routes(routes, *platform);
+  service = std::make_unique<ApiService>(*platform, routes, metrics);
+  ada = token_of("user/ada");
+}
+
+TestApi::~TestApi() { database->stop(); }
+
+void TestApi::apply(std::string_view yaml) {
+  const auto documents = resource::read_documents("test.yaml", yaml);
+  resources->apply({"user/test", "", "", ""}, documents,
+                   [](std::string_view, const iam::Scope&) { return std::nullopt; });
+}
+
+std::string TestApi::token_of(const std::string& principal, std::int64_t ttl_us,
+                              std::vector<iam::Restriction> restrictions) {
+  return database
+      ->write({"user/test", "token.create", "/", ""},
+              [&](sql::Writer& w) {
+                return directory->issue_token(w, {iam::Principal::parse(principal), "test", restrictions, ttl_us});
+              })
+      .text;
+}
+
+std::size_t TestApi::audited(std::string_view verb, std::string_view outcome) {
+  audit::Filter filter;
+  filter.verb = verb;
+  filter.outcome = outcome;
+  return audit->log(filter, std::nullopt, 1000).records.size();
+}
+
+}  // namespace falaj::api

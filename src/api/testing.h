@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The API without a socket, for tests of this directory and of those above it.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "api/platform.h"
+#include "api/route.h"
+#include "api/service.h"
+#include "foundation/base/metrics.h"
+#include "foundation/crypto/sign.h"
+#include "foundation/net/http.h"
+#include "foundation/sys/testing.h"
+#include "governance/resource/kind.h"
+
+namespace falaj::api {
+
+struct Question {
+  Method method = Method::get;
+  std::string target;  // as on the request line: "/v1/tokens?principal=user/ada"
+  std::string body{};  // sent as application/json unless headers say otherwise
+  std::vector<std::pair<std::string, std::string>> headers{};
+  std::optional<Digest> certificate{};  // of the client
+
+  Question with(std::string name, std::string value) const;
+  Question by(std::string_view token) const;  // as a bearer
+};
+
+struct Answer {
+  int status = 0;
+  net::Headers headers;
+  std::string body, request_id;
+  json::value json() const { return parse_json(body); }
+  std::string error() const;  // the code of an error body; "" when there is none
+};
+
+// What the server would do with the question: the head is read by the server's own parser, the body is handed out in
+// small pieces and never past what was admitted.
+Answer ask(net::Service& service, const Question& question);
+
+// A whole platform in a temporary directory, with time in the hands of the test. It has a zone `uae`, the tenant `acme`
+// with the project `flights`, the user `admin`, and the user `ada`, who holds no role.
+class TestApi {
+ public:
+  explicit TestApi(CallLimits limits = {});
+  ~TestApi();
+
+  Answer call(const Question& question) { return ask(*service, question); }
+  Answer get(const std::string& target) { return call(Question{Method::get, target}.by(admin)); }
+  Answer del(const std::string& target) { return call(Question{Method::del, target}.by(admin)); }
+  Answer post(const std::string& target, const std::string& body) {
+    return call(Question{Method::post, target, body}.by(admin));
+  }
+  void apply(std::string_view yaml);
+  std::string token_of(const std::string& principal, std::int64_t ttl_us = 3'600'000'000,
+                       std::vector<iam::Restriction> restrictions = {});
+  std::size_t audited(std::string_view verb, std::string_view outcome = "ok");
+
+  sys::TempDir dir;
+  Metrics metrics;
+  sys::SimClock clock;
+  sys::RealRandom random;
+  std::unique_ptr<sys::Files> files;
+  vault::RootKeys roots;
+  const crypto::Signer signer;
+  const crypto::Key answer_key;
+  std::unique_ptr<sql::Database> database;
+  std::unique_ptr<audit::AuditLog> audit;
+  std::unique_ptr<iam::Directory> directory;
+  std::unique_ptr<resource::Registry> registry;
+  std::unique_ptr<resource::Resources> resources;
+  std::unique_ptr<vault::KeyStore> keys;
+  std::unique_ptr<vault::Vault> vault;
+  std::unique_ptr<Platform> platform;
+  Routes routes;
+  std::unique_ptr<ApiService> service;
+  std::string admin, ada;  // their tokens
+};
+
+}  // namespace falaj::api
