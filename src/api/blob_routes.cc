@@ -103,7 +103,7 @@ struct Shape<BlobRow> {
 };
 template <>
 struct Shape<BatchStored> {
-  static constexpr std::string_view name = "BatchStored";
+  [[maybe_unused]] static constexpr std::string_view name = "BatchStored";
   static constexpr auto fields =
       std::make_tuple(field("files", &BatchStored::files, "How many."), field("bytes", &BatchStored::bytes, "In all."),
                       field("stored_bytes", &BatchStored::stored_bytes, "What storing them took."));
@@ -164,11 +164,26 @@ namespace {
 constexpr BodyLimit kSmallBody{64 * 1024};
 constexpr BodyLimit kBlobBody{std::uint64_t{1} << 44};
 
-vault::Where where_of(const Call& call) {
-  const auto scope = call.scope();
+vault::Where where_of(const iam::Scope& scope) {
   if (scope.project().empty() || !scope.kind().empty())
     throw Error(Code::invalid, fmt::format("scope: must be a project, such as /t/acme/p/flights, not {}", scope.str()));
   return {TenantName::parse(scope.tenant()), ProjectName::parse(scope.project())};
+}
+
+vault::Where where_of(const Call& call) { return where_of(call.scope()); }
+
+iam::Scope scope_of_blob(const vault::Where& where, std::string_view name) {
+  return iam::Scope::of(where.tenant.str(), where.project.str(), "blob", name);
+}
+
+// Asked of the one blob that the query names, so that rules about some names of a project hold.
+Permission on_one_blob(std::string_view action) {
+  return Permission::by(action, [action](const PathParameters&, const net::Head& head) {
+    const auto where = where_of(iam::Scope::parse(head.parameter("scope").value_or("/")));
+    const auto name = head.parameter("name");
+    if (!name) throw Error(Code::invalid, "name: required");
+    return Permission::Needed{std::string(action), scope_of_blob(where, *name)};
+  });
 }
 
 std::optional<ZoneName> zone_of(const std::optional<std::string>& text) {
@@ -252,13 +267,13 @@ net::Response send_blob(Platform& platform, const Call& call, const std::string&
 
 void add_storing(Routes& routes, Platform& platform) {
   routes.add_stream<PutQuery>(
-      {Method::post, "/v1/blobs", Permission::of("blob.create", "{scope}"), kBlobBody, Audit::verb("blob.create"),
-       Place::worker, "Store the body under a name. Durable when it answers."},
+      {Method::post, "/v1/blobs", on_one_blob("blob.create"), kBlobBody, Audit::verb("blob.create"), Place::worker,
+       "Store the body under a name. Durable when it answers."},
       "", [&platform](Call& call, const PutQuery& in, net::Request& request) {
         const auto where = where_of(call);
         const auto entry = platform.vault.put(
             where, zone_of(in.zone), in.name, [&](std::span<std::byte> out) { return request.body.read(out); },
-            call.act(iam::Scope::of(where.tenant.str(), where.project.str(), "blob", in.name).str()));
+            call.act(scope_of_blob(where, in.name).str()));
         return detail::json_response(encode(row_of_blob(entry)));
       });
   routes.add_stream<BatchQuery>(
@@ -269,20 +284,22 @@ void add_storing(Routes& routes, Platform& platform) {
       "", [&platform](Call& call, const BatchQuery& in, net::Request& request) {
         const auto where = where_of(call);
         BatchReader reader(request.body);
-        const auto batch = platform.vault.put_many(
-            where, zone_of(in.zone), [&] { return reader.next(); }, call.act(where.scope().str()));
+        const auto next = [&] {
+          auto file = reader.next();
+          if (file) call.require("blob.create", scope_of_blob(where, file->name));
+          return file;
+        };
+        const auto batch = platform.vault.put_many(where, zone_of(in.zone), next, call.act(where.scope().str()));
         return detail::json_response(
             encode(BatchStored{static_cast<std::int64_t>(batch.files), static_cast<std::int64_t>(batch.bytes),
                                static_cast<std::int64_t>(batch.new_bytes)}));
       });
   routes.add<BlobQuery, Nothing>(
-      {Method::del, "/v1/blobs", Permission::of("blob.delete", "{scope}"), BodyLimit::none(),
-       Audit::verb("blob.delete"), Place::worker,
-       "Forget a name; its bytes go at the next collection unless something else keeps them."},
+      {Method::del, "/v1/blobs", on_one_blob("blob.delete"), BodyLimit::none(), Audit::verb("blob.delete"),
+       Place::worker, "Forget a name; its bytes go at the next collection unless something else keeps them."},
       [&platform](Call& call, const BlobQuery& in) {
         const auto where = where_of(call);
-        platform.vault.remove(where, in.name,
-                              call.act(iam::Scope::of(where.tenant.str(), where.project.str(), "blob", in.name).str()));
+        platform.vault.remove(where, in.name, call.act(scope_of_blob(where, in.name).str()));
       });
 }
 
@@ -298,14 +315,14 @@ void add_reading(Routes& routes, Platform& platform) {
         if (static_cast<std::int64_t>(page.items.size()) == in.limit) page.next = page.items.back().name;
         return page;
       });
-  routes.add<BlobQuery, BlobRow>({Method::get, "/v1/blobs/info", Permission::of("blob.read", "{scope}"),
-                                  BodyLimit::none(), Audit::read(), Place::worker, "What is known of a name."},
+  routes.add<BlobQuery, BlobRow>({Method::get, "/v1/blobs/info", on_one_blob("blob.read"), BodyLimit::none(),
+                                  Audit::read(), Place::worker, "What is known of a name."},
                                  [&platform](Call& call, const BlobQuery& in) {
                                    return row_of_blob(platform.vault.info(where_of(call), in.name));
                                  });
   routes.add_stream<BlobQuery>(
-      {Method::get, "/v1/blobs/content", Permission::of("blob.read", "{scope}"), BodyLimit::none(), Audit::read(),
-       Place::worker, "The bytes of a name, verified as they are sent; Range is understood."},
+      {Method::get, "/v1/blobs/content", on_one_blob("blob.read"), BodyLimit::none(), Audit::read(), Place::worker,
+       "The bytes of a name, verified as they are sent; Range is understood."},
       "application/octet-stream",
       [&platform](Call& call, const BlobQuery& in, net::Request&) { return send_blob(platform, call, in.name); });
 }
@@ -316,12 +333,14 @@ void add_keeping(Routes& routes, Platform& platform) {
        Place::worker, "Keep the bytes of a name even when the name is removed."},
       [&platform](Call& call, const PinRequest& in) {
         const auto where = where_of(call);
+        call.require("blob.pin", scope_of_blob(where, in.name));
         platform.vault.pin(where, in.name, in.reason, call.act(where.scope().str()));
       });
   routes.add<PinRequest, Nothing>({Method::post, "/v1/blobs/unpin", Permission::of("blob.pin", "{scope}"), kSmallBody,
                                    Audit::verb("blob.unpin"), Place::worker, "Undo a pin."},
                                   [&platform](Call& call, const PinRequest& in) {
                                     const auto where = where_of(call);
+                                    call.require("blob.pin", scope_of_blob(where, in.name));
                                     platform.vault.unpin(where, in.name, in.reason, call.act(where.scope().str()));
                                   });
   routes.add<Nothing, Collected>(
