@@ -5,7 +5,6 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,116 +16,18 @@
 #include <thread>
 
 #include <fmt/format.h>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
 
-#include "foundation/net/asio.h"
 #include "foundation/net/testing.h"
 
 namespace falaj::net {
 namespace {
 
-namespace beast = boost::beast;
-namespace http = beast::http;
-
-constexpr int kConnections = 32;
 constexpr int kRounds = 9;
-constexpr std::int64_t kRoundUs = 500'000;
 const std::string kBody =
     R"({"kind":"Project","metadata":{"name":"demo","revision":7},"spec":{"zone":"ae-1","quota":12}})";
 const std::string kRequest =
     "GET /v1/projects/demo HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: bench\r\nAccept: application/json\r\n"
     "Authorization: Bearer 0123456789abcdef0123456789abcdef0123456789a\r\n\r\n";
-
-asio::awaitable<void> beast_session(beast::tcp_stream stream) {
-  beast::flat_buffer buffer;
-  try {
-    for (;;) {
-      http::request<http::string_body> request;
-      co_await http::async_read(stream, buffer, request, asio::use_awaitable);
-      http::response<http::string_body> response(http::status::ok, request.version());
-      response.set(http::field::content_type, "application/json");
-      response.keep_alive(request.keep_alive());
-      response.body() = kBody;
-      response.prepare_payload();
-      co_await http::async_write(stream, response, asio::use_awaitable);
-    }
-  } catch (const boost::system::system_error&) {
-  }
-}
-
-asio::awaitable<void> beast_accept(asio::ip::tcp::acceptor& acceptor) {
-  for (;;) {
-    auto socket = co_await acceptor.async_accept(asio::use_awaitable);
-    socket.set_option(asio::ip::tcp::no_delay(true));
-    asio::co_spawn(acceptor.get_executor(), beast_session(beast::tcp_stream(std::move(socket))),
-                   [](std::exception_ptr) {});
-  }
-}
-
-class BareBeast {
- public:
-  BareBeast() : acceptor_(context_, {asio::ip::make_address("127.0.0.1"), 0}) {
-    asio::co_spawn(context_, beast_accept(acceptor_), [](std::exception_ptr) {});
-    thread_ = std::thread([this] { context_.run(); });
-  }
-  ~BareBeast() {
-    context_.stop();
-    thread_.join();
-  }
-  std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
-
- private:
-  asio::io_context context_{1};
-  asio::ip::tcp::acceptor acceptor_;
-  std::thread thread_;
-};
-
-// Keeps one request under way on each of 32 connections; answers a second. All answers of a server are as long as its
-// first, so the client need not parse: it is never the slower side.
-double requests_per_second(std::uint16_t port, const sys::Clock& clock) {
-  std::vector<RawConnection> connections;
-  std::vector<std::size_t> left(kConnections);
-  const int poll = ::epoll_create1(EPOLL_CLOEXEC);
-  std::size_t length = 0;
-  for (int i = 0; i < kConnections; ++i) {
-    auto& c = connections.emplace_back(port);
-    c.send(kRequest);
-    while (length == 0 || left[static_cast<std::size_t>(i)] < length) {
-      const auto piece = c.read_some();
-      if (length == 0) length = piece.size();
-      left[static_cast<std::size_t>(i)] += piece.size();
-    }
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.u32 = static_cast<std::uint32_t>(i);
-    ::epoll_ctl(poll, EPOLL_CTL_ADD, c.descriptor(), &event);
-  }
-  const auto start = clock.now();
-  for (std::size_t i = 0; i < connections.size(); ++i) {
-    connections[i].send(kRequest);
-    left[i] = length;
-  }
-  std::uint64_t answers = 0;
-  std::array<epoll_event, kConnections> ready{};
-  std::array<char, 4096> piece{};
-  while ((clock.now() - start).count() < kRoundUs) {
-    const int n = ::epoll_wait(poll, ready.data(), kConnections, 1000);
-    for (int k = 0; k < n; ++k) {
-      const auto i = ready[static_cast<std::size_t>(k)].data.u32;
-      const auto got = ::recv(connections[i].descriptor(), piece.data(), piece.size(), 0);
-      CHECK(got > 0, "the server closed a connection");
-      left[i] -= static_cast<std::size_t>(got);
-      if (left[i] > 0) continue;
-      ++answers;
-      left[i] = length;
-      connections[i].send(kRequest);
-    }
-  }
-  const auto seconds = static_cast<double>((clock.now() - start).count()) / 1e6;
-  ::close(poll);
-  return static_cast<double>(answers) / seconds;
-}
 
 double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
@@ -158,11 +59,11 @@ void bench_small_reads() {
   ours.service.on_admit = [](const Head&) {
     return run(Place::here, 0, [](Request&) { return text_response(200, kBody, "application/json"); });
   };
-  const BareBeast bare;
+  const BareBeast bare(kBody);
   std::vector<double> our_rates, bare_rates;
   for (int round = 0; round < kRounds; ++round) {
-    our_rates.push_back(requests_per_second(ours.port(), ours.clock));
-    bare_rates.push_back(requests_per_second(bare.port(), ours.clock));
+    our_rates.push_back(requests_per_second(ours.port(), kRequest, ours.clock));
+    bare_rates.push_back(requests_per_second(bare.port(), kRequest, ours.clock));
   }
   report("small JSON reads, one I/O thread", our_rates, "requests/s", "bare Beast, one thread, same client", bare_rates,
          0.8);

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -12,9 +13,14 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <thread>
 #include <utility>
 
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+
 #include "foundation/base/text.h"
+#include "foundation/net/asio.h"
 
 namespace falaj::net {
 
@@ -144,6 +150,107 @@ std::size_t resident_bytes() {
     std::fclose(file);
   }
   return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// ---- for benchmarks
+
+namespace {
+
+namespace beast = boost::beast;
+namespace http = beast::http;
+
+asio::awaitable<void> beast_session(beast::tcp_stream stream, const std::string& body) {
+  beast::flat_buffer buffer;
+  try {
+    for (;;) {
+      http::request<http::string_body> request;
+      co_await http::async_read(stream, buffer, request, asio::use_awaitable);
+      http::response<http::string_body> response(http::status::ok, request.version());
+      response.set(http::field::content_type, "application/json");
+      response.keep_alive(request.keep_alive());
+      response.body() = body;
+      response.prepare_payload();
+      co_await http::async_write(stream, response, asio::use_awaitable);
+    }
+  } catch (const boost::system::system_error&) {
+  }
+}
+
+asio::awaitable<void> beast_accept(asio::ip::tcp::acceptor& acceptor, const std::string& body) {
+  for (;;) {
+    auto socket = co_await acceptor.async_accept(asio::use_awaitable);
+    socket.set_option(asio::ip::tcp::no_delay(true));
+    asio::co_spawn(acceptor.get_executor(), beast_session(beast::tcp_stream(std::move(socket)), body),
+                   [](std::exception_ptr) {});
+  }
+}
+
+}  // namespace
+
+struct BareBeast::Rep {
+  explicit Rep(std::string text) : body(std::move(text)) {
+    asio::co_spawn(context, beast_accept(acceptor, body), [](std::exception_ptr) {});
+    thread = std::thread([this] { context.run(); });
+  }
+  ~Rep() {
+    context.stop();
+    thread.join();
+  }
+  const std::string body;  // outlives the sessions that send it
+  asio::io_context context{1};
+  asio::ip::tcp::acceptor acceptor{context, {asio::ip::make_address("127.0.0.1"), 0}};
+  std::thread thread;
+};
+
+BareBeast::BareBeast(std::string body) : rep_(std::make_unique<Rep>(std::move(body))) {}
+BareBeast::~BareBeast() = default;
+std::uint16_t BareBeast::port() const { return rep_->acceptor.local_endpoint().port(); }
+
+double requests_per_second(std::uint16_t port, std::string_view request, const sys::Clock& clock) {
+  constexpr int kConnections = 32;
+  constexpr std::int64_t kRoundUs = 500'000;
+  // All answers are as long as the first, so the client need not parse: it is never the slower side.
+  std::vector<RawConnection> connections;
+  std::vector<std::size_t> left(kConnections);
+  const int poll = ::epoll_create1(EPOLL_CLOEXEC);
+  std::size_t length = 0;
+  for (int i = 0; i < kConnections; ++i) {
+    auto& c = connections.emplace_back(port);
+    c.send(request);
+    while (length == 0 || left[static_cast<std::size_t>(i)] < length) {
+      const auto piece = c.read_some();
+      if (length == 0) length = piece.size();
+      left[static_cast<std::size_t>(i)] += piece.size();
+    }
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u32 = static_cast<std::uint32_t>(i);
+    ::epoll_ctl(poll, EPOLL_CTL_ADD, c.descriptor(), &event);
+  }
+  const auto start = clock.now();
+  for (std::size_t i = 0; i < connections.size(); ++i) {
+    connections[i].send(request);
+    left[i] = length;
+  }
+  std::uint64_t answers = 0;
+  std::array<epoll_event, kConnections> ready{};
+  std::array<char, 4096> piece{};
+  while ((clock.now() - start).count() < kRoundUs) {
+    const int n = ::epoll_wait(poll, ready.data(), kConnections, 1000);
+    for (int k = 0; k < n; ++k) {
+      const auto i = ready[static_cast<std::size_t>(k)].data.u32;
+      const auto got = ::recv(connections[i].descriptor(), piece.data(), piece.size(), 0);
+      CHECK(got > 0, "the server closed a connection");
+      left[i] -= static_cast<std::size_t>(got);
+      if (left[i] > 0) continue;
+      ++answers;
+      left[i] = length;
+      connections[i].send(request);
+    }
+  }
+  const auto seconds = static_cast<double>((clock.now() - start).count()) / 1e6;
+  ::close(poll);
+  return static_cast<double>(answers) / seconds;
 }
 
 }  // namespace falaj::net

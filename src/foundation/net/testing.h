@@ -73,4 +73,22 @@ struct TestServer {
 
 std::size_t resident_bytes();  // of this process
 
+// ---- for benchmarks
+// The smallest server that Beast allows: one thread, a coroutine a connection, always the same JSON, no checks. What
+// ours are compared with.
+class BareBeast {
+ public:
+  explicit BareBeast(std::string body);
+  ~BareBeast();
+  std::uint16_t port() const;
+
+ private:
+  struct Rep;
+  std::unique_ptr<Rep> rep_;
+};
+
+// Keeps `request` under way on each of 32 connections for half a second; answers a second.
+// Requires: the server answers it with the same number of bytes each time.
+double requests_per_second(std::uint16_t port, std::string_view request, const sys::Clock& clock);
+
 }  // namespace falaj::net
