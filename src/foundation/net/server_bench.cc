@@ -60,13 +60,19 @@ void bench_small_reads() {
     return run(Place::here, 0, [](Request&) { return text_response(200, kBody, "application/json"); });
   };
   const BareBeast bare(kBody);
-  std::vector<double> our_rates, bare_rates;
+  std::vector<double> our_rates, bare_rates, our_efficiency, bare_efficiency;
   for (int round = 0; round < kRounds; ++round) {
-    our_rates.push_back(requests_per_second(ours.port(), kRequest, ours.clock));
-    bare_rates.push_back(requests_per_second(bare.port(), kRequest, ours.clock));
+    const auto our = measure_requests(ours.port(), kRequest, ours.clock);
+    const auto theirs = measure_requests(bare.port(), kRequest, ours.clock);
+    our_rates.push_back(our.per_second);
+    bare_rates.push_back(theirs.per_second);
+    our_efficiency.push_back(our.per_cpu_second);
+    bare_efficiency.push_back(theirs.per_cpu_second);
   }
   report("small JSON reads, one I/O thread", our_rates, "requests/s", "bare Beast, one thread, same client", bare_rates,
          0.8);
+  report("small JSON reads, by processor time", our_efficiency, "requests/cpu s", "bare Beast, same client",
+         bare_efficiency, 0.8);
 }
 
 // One thread sends pieces through a loopback socket, another receives them. `buffer`: what each end of the socket

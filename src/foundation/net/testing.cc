@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -206,7 +207,19 @@ BareBeast::BareBeast(std::string body) : rep_(std::make_unique<Rep>(std::move(bo
 BareBeast::~BareBeast() = default;
 std::uint16_t BareBeast::port() const { return rep_->acceptor.local_endpoint().port(); }
 
-double requests_per_second(std::uint16_t port, std::string_view request, const sys::Clock& clock) {
+namespace {
+double cpu_seconds_of_others() {
+  rusage all{}, mine{};
+  ::getrusage(RUSAGE_SELF, &all);
+  ::getrusage(RUSAGE_THREAD, &mine);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
+  };
+  return seconds(all.ru_utime) + seconds(all.ru_stime) - seconds(mine.ru_utime) - seconds(mine.ru_stime);
+}
+}  // namespace
+
+Throughput measure_requests(std::uint16_t port, std::string_view request, const sys::Clock& clock) {
   constexpr int kConnections = 32;
   constexpr std::int64_t kRoundUs = 500'000;
   // All answers are as long as the first, so the client need not parse: it is never the slower side.
@@ -228,6 +241,7 @@ double requests_per_second(std::uint16_t port, std::string_view request, const s
     ::epoll_ctl(poll, EPOLL_CTL_ADD, c.descriptor(), &event);
   }
   const auto start = clock.now();
+  const double cpu_before = cpu_seconds_of_others();
   for (std::size_t i = 0; i < connections.size(); ++i) {
     connections[i].send(request);
     left[i] = length;
@@ -249,8 +263,9 @@ double requests_per_second(std::uint16_t port, std::string_view request, const s
     }
   }
   const auto seconds = static_cast<double>((clock.now() - start).count()) / 1e6;
+  const double cpu_seconds = cpu_seconds_of_others() - cpu_before;
   ::close(poll);
-  return static_cast<double>(answers) / seconds;
+  return {static_cast<double>(answers) / seconds, static_cast<double>(answers) / cpu_seconds};
 }
 
 }  // namespace falaj::net

@@ -16,8 +16,8 @@ struct Probe {
         blocks_repaired(blocks(metrics, "repaired")),
         blocks_damaged(blocks(metrics, "damaged")),
         blocks_collected(blocks(metrics, "collected")),
-        zone_refusals(metrics.counter("falaj_blob_zone_refusals_total", "Reads refused because they would leave the zone.")) {
-  }
+        zone_refusals(
+            metrics.counter("falaj_blob_zone_refusals_total", "Reads refused because they would leave the zone.")) {}
 
   Counter &bytes_put, &bytes_got, &bytes_stored;
   Counter &blocks_stored, &blocks_known, &blocks_repaired, &blocks_damaged, &blocks_collected;
