@@ -187,10 +187,14 @@ void add_reading(Routes& routes, Platform& platform) {
         if (!page.next.empty()) out.next = page.next;
         return out;
       });
-  routes.add<Nothing, json::value>(
-      {Method::get, "/v1/resources/{kind}/{name}", permission(platform, "KIND.read", "read"), BodyLimit::none(),
-       Audit::read(), Place::here, "One resource."},
-      [&platform](Call& call, const Nothing&) { return platform.resources.get(key_of(platform, call)).json(); });
+  routes.add_download<Nothing>({Method::get, "/v1/resources/{kind}/{name}", permission(platform, "KIND.read", "read"),
+                                BodyLimit::none(), Audit::read(), Place::here, "One resource."},
+                               "application/json", [&platform](Call& call, const Nothing&) {
+                                 net::Response response;
+                                 response.headers.add("Content-Type", "application/json");
+                                 response.body = *platform.resources.get_text(key_of(platform, call));
+                                 return response;
+                               });
   routes.add<Nothing, Page<RevisionRow>>(
       {Method::get, "/v1/resources/{kind}/{name}/history", permission(platform, "KIND.read", "read"), BodyLimit::none(),
        Audit::read(), Place::worker, "Every revision of a resource, oldest first."},

@@ -45,9 +45,9 @@ void Routes::insert(std::unique_ptr<Route> route) {
   routes_.push_back(std::move(route));
 }
 
-Routes::Match Routes::match(Method method, std::string_view path) const {
-  Match match;
-  if (!path.starts_with('/')) return match;
+template <class F>
+const Routes::Node* Routes::walk(std::string_view path, F each) const {
+  if (!path.starts_with('/')) return nullptr;
   const Node* node = &root_;
   path.remove_prefix(1);
   for (bool last = false; !last;) {
@@ -58,17 +58,41 @@ Routes::Match Routes::match(Method method, std::string_view path) const {
     if (const auto fixed = node->fixed.find(element); fixed != node->fixed.end()) {
       node = fixed->second.get();
     } else if (node->any && !element.empty()) {
-      match.parameters.emplace(node->any_name, element);
+      each(node->any_name, element);
       node = node->any.get();
     } else {
-      return match;
+      return nullptr;
     }
   }
+  return node;
+}
+
+namespace {
+// HEAD is GET without its body; the server leaves the body out.
+bool serves(const Route& route, Method method) {
+  return route.method == method || (method == Method::head && route.method == Method::get);
+}
+}  // namespace
+
+const Route* Routes::find(Method method, std::string_view path) const {
+  const Node* node = walk(path, [](const std::string&, std::string_view) {});
+  if (node)
+    for (const auto* route : node->here)
+      if (serves(*route, method)) return route;
+  return nullptr;
+}
+
+Routes::Match Routes::match(Method method, std::string_view path) const {
+  Match match;
+  const Node* node =
+      walk(path, [&](const std::string& name, std::string_view value) { match.parameters.emplace(name, value); });
+  if (!node) return match;
+  for (const auto* route : node->here)
+    if (serves(*route, method)) match.route = route;
+  if (match.route) return match;
   for (const auto* route : node->here) {
     match.allowed.push_back(route->method);
-    // HEAD is GET without its body; the server leaves the body out.
     if (route->method == Method::get) match.allowed.push_back(Method::head);
-    if (route->method == method || (method == Method::head && route->method == Method::get)) match.route = route;
   }
   return match;
 }

@@ -131,6 +131,7 @@ class Routes {
     std::vector<Method> allowed;
   };
   Match match(Method method, std::string_view path) const;
+  const Route* find(Method method, std::string_view path) const;  // the route alone; null when there is none
 
   const std::vector<std::unique_ptr<Route>>& all() const { return routes_; }
   std::string openapi(std::string_view version) const;
@@ -143,6 +144,9 @@ class Routes {
     std::vector<const Route*> here;  // one a method
   };
   void insert(std::unique_ptr<Route> route);
+  // Where a path leads; null when nowhere. Tells `each` the parameters on the way.
+  template <class F>
+  const Node* walk(std::string_view path, F each) const;
 
   std::vector<std::unique_ptr<Route>> routes_;
   Node root_;
@@ -225,7 +229,7 @@ void Routes::add_download(const Declaration& declaration, std::string response_t
   auto route = std::make_unique<Route>(declaration);
   const Route* self = route.get();
   route->raw_type = std::move(response_type);
-  route->request_schema = schema_of<In>;
+  if constexpr (!std::is_same_v<In, Nothing>) route->request_schema = schema_of<In>;
   route->handle = [self, handler = std::move(handler)](Call& call, net::Request& request) -> net::Response {
     return handler(call, detail::read_input<In>(*self, call, request));
   };

@@ -183,11 +183,12 @@ net::Admission ApiService::admit(const net::Head& head) {
 
 void ApiService::finished(const net::Head& head, int status, std::int64_t micros, std::uint64_t bytes_in,
                           std::uint64_t bytes_out) {
-  if (const auto match = routes_.match(head.method, head.path); match.route) {
-    const auto& probe = probes_.at(match.route);
+  if (const auto* route = routes_.find(head.method, head.path)) {
+    const auto& probe = probes_.at(route);
     probe.seconds->Observe(static_cast<double>(micros) / 1e6);
     probe.by_class[std::clamp(status / 100, 2, 5)]->Increment();
   }
+  if (!log::is_on(log::Level::debug)) return;  // spares making the fields
   log::debug("call", {{"request", head.request_id},
                       {"method", net::name(head.method)},
                       {"path", head.path},

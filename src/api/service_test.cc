@@ -224,6 +224,30 @@ TEST(Access, TokensEndWithTime) {
   EXPECT_EQ(ask(), 401);
 }
 
+TEST(Resources, AReadShowsTheLastChange) {
+  TestApi api;
+  const std::string zone = "/v1/resources/zone/spare";
+  for (int i = 1; i <= 3; ++i) {
+    const auto yaml = fmt::format(
+        "{{apiVersion: falaj/v1, kind: Zone, metadata: {{name: spare, description: '{}'}}, "
+        "spec: {{residency: AE}}}}",
+        i);
+    const json::value body{{"sources", json::array{{{"file", "x.yaml"}, {"text", yaml}}}}};
+    ASSERT_EQ(api.post("/v1/apply", json::serialize(body)).status, 200);
+    for (int again = 0; again < 2; ++again) {  // from the database, then from memory
+      const auto read = api.get(zone).json();
+      EXPECT_EQ(read.at("metadata").at("description").as_string(), std::to_string(i));
+      EXPECT_EQ(read.at("status").at("revision").as_int64(), i);
+    }
+    EXPECT_EQ(api.call(Question{Method::get, zone}.by(api.ada)).status, 403)
+        << "what is in memory is not for everybody";
+  }
+  ASSERT_EQ(api.post(zone + "/rollback", R"({"revision":1})").status, 200);
+  EXPECT_EQ(api.get(zone).json().at("metadata").at("description").as_string(), "1");
+  ASSERT_EQ(api.del(zone).status, 200);
+  EXPECT_EQ(api.get(zone).status, 404);
+}
+
 TEST(Blobs, ABatchIsWholeOrNothing) {
   TestApi api;
   const std::string target = "/v1/blobs/batch?scope=/t/acme/p/flights";

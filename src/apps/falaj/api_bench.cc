@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Claims about the whole program, one JSON line each:
-//  - a small read through everything (authenticated, authorised, metered, one indexed read of SQLite) against the
-//    smallest server that Beast allows, sending the same bytes; one I/O thread each, the same client, in turn;
+//  - a small read through everything (authenticated, authorised, metered; the resource is one that was read before, so
+//    it comes from memory and not from SQLite) against the smallest server that Beast allows, sending the same bytes;
+//    one I/O thread each, the same client, in turn;
 //  - how soon `falaj up` is ready on a data directory that is there, and what memory it then has.
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -87,8 +88,8 @@ void bench_reads() {
     our_efficiency.push_back(our.per_cpu_second);
     their_efficiency.push_back(their.per_cpu_second);
   }
-  report("authorised JSON read over keep-alive", ours, "requests/s", "bare Beast, same bytes, same client", theirs, 0.6,
-         "higher");
+  report("authorised JSON read of a resource in use", ours, "requests/s", "bare Beast, same bytes, same client", theirs,
+         0.6, "higher");
   report("authorised JSON read, by processor time", our_efficiency, "requests/cpu s", "bare Beast, same bytes",
          their_efficiency, 0.6, "higher");
 }

@@ -46,6 +46,8 @@ Sink json_lines(std::function<std::int64_t()> unix_us) {
   };
 }
 
+bool is_on(Level level) { return level >= destination().lowest; }
+
 void write(Level level, std::string_view event, Fields fields) {
   const auto& d = destination();
   if (level >= d.lowest) d.sink(level, event, fields);

@@ -31,6 +31,7 @@ void set_sink(Sink sink, Level lowest);
 // Writes one JSON object a line to standard error; `unix_us` says the time.
 Sink json_lines(std::function<std::int64_t()> unix_us);
 
+bool is_on(Level level);  // whether entries of it go anywhere
 void write(Level level, std::string_view event, Fields fields);
 inline void debug(std::string_view event, Fields fields = {}) { write(Level::debug, event, fields); }
 inline void info(std::string_view event, Fields fields = {}) { write(Level::info, event, fields); }

@@ -45,29 +45,6 @@ sql::Act completed(sql::Act act, std::string_view verb, std::span<const Step> st
   return act;
 }
 
-// Carries the steps out; returns what each became.
-std::vector<Change> carry_out(sql::Writer& writer, const sql::Act& act, std::span<const Step> steps,
-                              std::int64_t now_us) {
-  std::vector<Change> out;
-  for (const auto& step : steps) {
-    auto change = step.change();
-    if (step.outcome != Outcome::unchanged) {
-      change.revision = step.after ? store::put(writer, *step.after, step.references, act.actor, now_us)
-                                   : store::remove(writer, step.key, act.actor, now_us);
-      const auto& metadata = step.after ? step.after->metadata : step.before->resource.metadata;
-      if (step.kind->changed)
-        step.kind->changed(writer, act, metadata, step.before ? &step.before->resource.spec : nullptr,
-                           step.after ? &step.after->spec : nullptr);
-      sql::Effect effect{step.key.scope().str(), std::nullopt, std::nullopt};
-      if (step.before) effect.before = step.before->digest;
-      if (step.after) effect.after = step.after->digest();
-      writer.record(std::move(effect));
-    }
-    out.push_back(std::move(change));
-  }
-  return out;
-}
-
 // A cursor is the key of the last one seen. It says nothing the caller did not get.
 std::string write_cursor(const Key& key) {
   ByteWriter out;
@@ -92,6 +69,30 @@ Key read_cursor(std::string_view cursor) {
 }  // namespace
 
 std::span<const sql::Migration> Resources::migrations() { return store::migrations(); }
+
+// Carries the steps out; returns what each became.
+std::vector<Change> Resources::carry_out(sql::Writer& writer, const sql::Act& act, std::span<const Step> steps,
+                                         std::int64_t now_us) {
+  std::vector<Change> out;
+  for (const auto& step : steps) {
+    auto change = step.change();
+    if (step.outcome != Outcome::unchanged) {
+      change.revision = step.after ? store::put(writer, *step.after, step.references, act.actor, now_us)
+                                   : store::remove(writer, step.key, act.actor, now_us);
+      const auto& metadata = step.after ? step.after->metadata : step.before->resource.metadata;
+      if (step.kind->changed)
+        step.kind->changed(writer, act, metadata, step.before ? &step.before->resource.spec : nullptr,
+                           step.after ? &step.after->spec : nullptr);
+      sql::Effect effect{step.key.scope().str(), std::nullopt, std::nullopt};
+      if (step.before) effect.before = step.before->digest;
+      if (step.after) effect.after = step.after->digest();
+      writer.record(std::move(effect));
+      writer.after_commit([this, key = step.key] { texts_.forget(key); });
+    }
+    out.push_back(std::move(change));
+  }
+  return out;
+}
 
 std::vector<Change> Resources::plan(std::span<const Document> documents, const Authorise& authorise) {
   const auto declared = read_all(registry_, documents);
@@ -138,6 +139,15 @@ Stored Resources::get(const Key& key) {
   auto stored = database_.read([&](sql::Reader& reader) { return store::find(reader, key); });
   if (!stored) throw Error(Code::not_found, fmt::format("there is no {}", key.str()));
   return std::move(*stored);
+}
+
+TextCache::Text Resources::get_text(const Key& key) {
+  auto found = texts_.find(key);
+  if (!found.text) {
+    found.text = std::make_shared<const std::string>(json::serialize(get(key).json()));
+    texts_.put(key, found.text, found.seen);
+  }
+  return found.text;
 }
 
 Page Resources::list(std::string_view kind_name, const ListOptions& options, const Authorise& authorise) {

@@ -13,6 +13,7 @@
 #include "governance/resource/document.h"
 #include "governance/resource/kind.h"
 #include "governance/resource/resource.h"
+#include "governance/resource/text_cache.h"
 #include "storage/sql/database.h"
 
 namespace falaj::resource {
@@ -66,6 +67,8 @@ class Resources {
   std::vector<Change> rollback(sql::Act act, const Key& key, std::int64_t revision, const Authorise& authorise);
 
   Stored get(const Key& key);  // throws not_found
+  // get(key).json() as text, kept for the next who asks.
+  TextCache::Text get_text(const Key& key);
   // Those the caller may read.
   Page list(std::string_view kind, const ListOptions& options, const Authorise& authorise);
   std::vector<Revision> history(const Key& key);  // oldest first; throws not_found
@@ -73,9 +76,13 @@ class Resources {
   std::string export_yaml(const iam::Scope& scope, const Authorise& authorise);
 
  private:
+  std::vector<Change> carry_out(sql::Writer& writer, const sql::Act& act, std::span<const struct Step> steps,
+                                std::int64_t now_us);
+
   sql::Database& database_;
   const Registry& registry_;
   const sys::Clock& clock_;
+  TextCache texts_;
 };
 
 }  // namespace falaj::resource
