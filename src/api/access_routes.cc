@@ -70,9 +70,9 @@ struct Shape<Login> {
 template <>
 struct Shape<LoggedIn> {
   static constexpr std::string_view name = "LoggedIn";
-  static constexpr auto fields = std::make_tuple(
-      field("session", &LoggedIn::session, "Send it as a bearer token or as the cookie falaj_session.").secret(),
-      field("expires_us", &LoggedIn::expires_us, "When it ends, in microseconds since 1970."));
+  static constexpr auto fields =
+      std::make_tuple(field("session", &LoggedIn::session, "Send it as the cookie falaj_session.").secret(),
+                      field("expires_us", &LoggedIn::expires_us, "When it ends, in microseconds since 1970."));
 };
 template <>
 struct Shape<WhoAmI> {

@@ -344,8 +344,8 @@ void add_keeping(Routes& routes, Platform& platform) {
                                     platform.vault.unpin(where, in.name, in.reason, call.act(where.scope().str()));
                                   });
   routes.add<Nothing, Collected>(
-      {Method::post, "/v1/blobs/gc", Permission::of("blob.collect", "/"), kSmallBody, Audit::verb("blob.collect"),
-       Place::worker, "Delete bytes that nothing names or pins, once older than the grace time."},
+      {Method::post, "/v1/blobs/gc", Permission::of("blob.gc", "/"), kSmallBody, Audit::verb("blob.gc"), Place::worker,
+       "Delete bytes that nothing names or pins, once older than the grace time."},
       [&platform](Call& call, const Nothing&) {
         const auto r = platform.vault.collect(call.act("/"));
         return Collected{static_cast<std::int64_t>(r.objects), static_cast<std::int64_t>(r.bytes),

@@ -178,12 +178,13 @@ TEST(Access, ASessionIsOpenedByAPasswordAndEndedByLogout) {
   EXPECT_EQ(api.call(who).status, 401);
 }
 
-TEST(Access, ASessionIsAlsoABearer) {
+TEST(Access, ASessionIsNoBearer) {
   TestApi api;
   ASSERT_EQ(api.post("/v1/users/ada/password", R"({"password":"correct horse battery"})").status, 200);
   const auto login = api.call({Method::post, "/v1/login", R"({"user":"ada","password":"correct horse battery"})"});
   const std::string session(login.json().at("session").as_string());
-  EXPECT_EQ(api.call(Question{Method::get, "/v1/whoami"}.by(session)).status, 200);
+  EXPECT_EQ(api.call(Question{Method::get, "/v1/whoami"}.by(session)).status, 401);
+  EXPECT_EQ(api.call(Question{Method::get, "/v1/whoami"}.with("Cookie", "falaj_session=" + session)).status, 200);
 }
 
 TEST(Access, ThePasswordOfATenantsUserIsThatUsers) {

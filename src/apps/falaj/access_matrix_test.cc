@@ -128,13 +128,21 @@ struct State {
   std::string name;
   bool valid;
 };
-const std::vector<State> kStates = {{"token", true},           {"session", true},
-                                    {"certificate", true},     {"restricted", true},
-                                    {"none", false},           {"malformed", false},
-                                    {"unknown token", false},  {"wrong secret", false},
-                                    {"revoked token", false},  {"expired token", false},
-                                    {"closed session", false}, {"token as session", false},
-                                    {"disabled user", false},  {"unknown certificate", false}};
+const std::vector<State> kStates = {{"token", true},
+                                    {"session", true},
+                                    {"certificate", true},
+                                    {"restricted", true},
+                                    {"none", false},
+                                    {"malformed", false},
+                                    {"unknown token", false},
+                                    {"wrong secret", false},
+                                    {"revoked token", false},
+                                    {"expired token", false},
+                                    {"closed session", false},
+                                    {"session as token", false},
+                                    {"token as session", false},
+                                    {"disabled user", false},
+                                    {"unknown certificate", false}};
 
 std::string golden_path() { return std::string(FALAJ_TESTDATA) + "/access_matrix.txt"; }
 
@@ -208,9 +216,9 @@ class AccessMatrix : public testing::Test {
   std::string credential(const Holder& holder, const std::string& state) {
     constexpr std::int64_t kHour = 3'600'000'000;
     if (state == "restricted") return issue(holder.name, kHour, {{{"*"}, iam::Scope::parse("/t/other")}});
-    if (state == "session" || state == "closed session") {
+    if (state == "session" || state == "closed session" || state == "session as token") {
       const auto opened = write([&](sql::Writer& w) { return directory().open_session(w, holder.principal()); });
-      if (state != "session") write([&](sql::Writer& w) { directory().close_session(w, opened.id); });
+      if (state == "closed session") write([&](sql::Writer& w) { directory().close_session(w, opened.id); });
       return opened.text;
     }
     if (state == "disabled user") return issue(holder.name + "-disabled", kHour);

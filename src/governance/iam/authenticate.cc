@@ -113,7 +113,7 @@ Identity Directory::by_header(std::string_view authorization) const {
   }
   const auto bearer = after_scheme(authorization, "bearer");
   if (!bearer) refuse();
-  if (!is_workload_token(*bearer)) return by_secret(claimed_kind(*bearer), *bearer);
+  if (!is_workload_token(*bearer)) return by_secret(CredentialKind::token, *bearer);
   auto claims = verify_workload(workload_key_, *bearer, now_us());
   if (!claims) refuse();
   Principal job{Principal::Kind::workload, claims->job, claims->tenant, {}};

@@ -31,7 +31,7 @@ namespace falaj::iam {
 // What a caller presents. If several are given the first of them decides alone: a bad token does not fall back to a
 // cookie.
 struct Credentials {
-  std::string_view authorization;     // "Bearer <token or session>", or "Basic" with a token as the password
+  std::string_view authorization;     // "Bearer <token>", or "Basic" with a token as the password
   std::string_view session;           // the session cookie
   std::optional<Digest> certificate;  // of the client's TLS certificate, already verified against our CA
 };

@@ -41,7 +41,7 @@ std::vector<Role> make_built_in_roles() {
   const Rule read{Effect::allow, {"*.read", "*.list"}, confidential, {"*"}};
   const Rule make{Effect::allow, {"*.create", "*.update", "*.write"}, administered, {"*"}};
   const Rule run{
-      Effect::allow, {"*.delete", "*.run", "*.cancel", "*.maintain", "*.collect", "*.scrub"}, administered, {"*"}};
+      Effect::allow, {"*.delete", "*.run", "*.cancel", "*.maintain", "*.gc", "*.scrub"}, administered, {"*"}};
   const Rule back_up{Effect::allow, {"backup.create", "backup.read", "backup.list", "backup.run"}, {}, {"*"}};
   const Rule inspect{Effect::allow, {"audit.*", "*.read", "*.list"}, {"secret.*", "key.*"}, {"*"}};
   return {{"viewer", {read}},

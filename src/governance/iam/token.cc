@@ -74,10 +74,6 @@ std::string checksum(std::string_view text) {
 
 }  // namespace
 
-CredentialKind claimed_kind(std::string_view text) {
-  return text.starts_with(prefix(CredentialKind::session)) ? CredentialKind::session : CredentialKind::token;
-}
-
 std::string format_credential(CredentialKind kind, const Credential& credential) {
   std::string text(prefix(kind));
   text += credential.id.str();

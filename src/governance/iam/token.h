@@ -28,7 +28,6 @@ struct Credential {
 
 inline constexpr std::size_t kTokenChars = 6 + 26 + 1 + 43 + 6;
 
-CredentialKind claimed_kind(std::string_view text);  // by its prefix alone: tells which check to run, never the result
 std::string format_credential(CredentialKind kind, const Credential& credential);
 // Nothing unless every character is as format_credential would write it.
 std::optional<Credential> parse_credential(CredentialKind kind, std::string_view text);
