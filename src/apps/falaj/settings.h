@@ -121,7 +121,7 @@ struct Shape<app::BlobSettings> {
   using T = app::BlobSettings;
   static constexpr std::string_view name = "BlobSettings";
   static constexpr auto fields = std::make_tuple(
-      field("grace", &T::grace_us, "How long bytes that nothing names are kept.")
+      field("grace", &T::grace_us, "How long bytes that nothing names are kept; longer than any upload takes.")
           .duration()
           .range(0, 365 * settings_words::kDay),
       field("threads", &T::threads, "Threads that seal large blobs, besides the caller's.").range(0, 64),

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "foundation/base/mutex.h"
 #include "foundation/base/testing.h"
 #include "governance/vault/testing.h"
 
@@ -377,6 +378,9 @@ TEST_P(Vaults, SayWhichNamesLostTheirBytes) {
 // read it.
 TEST_P(Vaults, NeverCollectWhatIsPutMeanwhile) {
   constexpr int kContents = 4, kRounds = 40;
+  // The grace is what protects an object between being stored and being named: only the collector may run in between,
+  // not a clock that jumps by more than the grace.
+  Mutex time_stands;
   std::atomic<bool> stop{false};
   std::atomic<int> collections{0};
   {
@@ -388,6 +392,7 @@ TEST_P(Vaults, NeverCollectWhatIsPutMeanwhile) {
       threads.emplace_back([&, t] {
         for (int round = 0; round < kRounds || collections < 20; ++round) {
           const std::string name = fmt::format("t{}", t), text = fmt::format("content {}", round % kContents);
+          Lock lock(time_stands);
           f.put(F::kFlights, name, text);
           ASSERT_EQ(f.read(F::kFlights, name), text);
           f.vault->remove(F::kFlights, name, F::act());
