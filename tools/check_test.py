@@ -99,7 +99,7 @@ class CheckTest(unittest.TestCase):
         self.assert_one(self.source("int x;\n", "src/base/a.h"), "src/base/a.h:1:", "#pragma once")
 
     def test_places_of_one_machine(self):
-        for text in ["/ro" + "ot/x", "see /ho" + "me/me", "https://registry.npm" + "js.org/x"]:
+        for text in ["/ro" + "ot/x", "see /ho" + "me/me", "https:" + "//registry.npm" + "js.org/x"]:
             self.assert_one(self.faults({"docs/a.md": text + "\n"}), "docs/a.md:1:")
         self.assertEqual(self.faults({"docs/a.md": "a/wo" + "rk/b and net" + "work/x\n"}), [])
 
