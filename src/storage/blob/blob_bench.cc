@@ -43,9 +43,9 @@ double best_seconds_of(int runs, const std::function<void()>& work) {
 void say(const std::string& claim, double ours, const std::string& unit, const std::string& against, double limit,
          double ratio, double goal) {
   fmt::print(
-      R"({{"claim": "{}", "ours": {:.4g}, "unit": "{}", "against": "{}", "limit": {:.4g}, "ratio": {:.4g}, "goal": {:.4g}}})"
+      R"({{"claim": "{}", "ours": {:.4g}, "unit": "{}", "against": "{}", "limit": {:.4g}, "ratio": {:.4g}, "goal": {:.4g}, "better": "{}"}})"
       "\n",
-      claim, ours, unit, against, limit, ratio, goal);
+      claim, ours, unit, against, limit, ratio, goal, unit == "MB/s" ? "higher" : "lower");
   std::fflush(stdout);
 }
 
