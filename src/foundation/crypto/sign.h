@@ -15,13 +15,12 @@ using Signature = std::array<std::byte, 64>;
 class Signer {
  public:
   explicit Signer(const Key& seed);
-  ~Signer();
-  Signer(Signer&&) noexcept;
-  PublicKey public_key() const;
+  PublicKey public_key() const { return public_key_; }
   Signature sign(BytesView message) const;  // thread-safe
 
  private:
-  void* key_;  // EVP_PKEY; the vendor's type stays out of our headers
+  Key seed_;
+  PublicKey public_key_;
 };
 
 bool verify(const PublicKey& key, BytesView message, const Signature& signature);

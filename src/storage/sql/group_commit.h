@@ -21,9 +21,12 @@
 namespace falaj::sql {
 
 // A Database over any engine. One thread owns the write connection. Writers that arrive while it is busy gather in a
-// group; the group runs in one transaction (a savepoint each), shares one durable commit and is woken by one call.
+// group; the group runs in one transaction, shares one durable commit and is woken by one call.
 //
-//   callers --enqueue--> forming group --taken whole--> BEGIN { SAVEPOINT work audit RELEASE }* seal COMMIT --> wake
+//   callers --enqueue--> forming group --taken whole--> BEGIN { work audit }* seal COMMIT --> wake
+//
+// When a write of the group fails, the transaction is rolled back and run again with a savepoint around each write, so
+// that only the guilty is undone.
 class GroupCommitDatabase final : public Database {
  public:
   GroupCommitDatabase(std::unique_ptr<Engine> engine, Metrics& metrics, Limits limits);
@@ -52,7 +55,8 @@ class GroupCommitDatabase final : public Database {
     bool alone = false;
     Signal done;
   };
-  enum class Ran { to_the_end, again };  // each write has its answer, or all must run again one by one
+  enum class Ran { to_the_end, again };    // each write has its answer, or all must run again
+  enum class Apart { no, by_savepoints };  // whether a write that fails can be undone without its neighbours
 
   void enqueue_and_wait(Waiting& waiting);
   void run_alone(const std::function<void(Connection&)>& work);
@@ -62,8 +66,8 @@ class GroupCommitDatabase final : public Database {
   std::shared_ptr<Group> take_group();
   void run_group(std::span<Waiting* const> writes);
   void gather(Lock& lock) REQUIRES(mu_);
-  Ran try_together(std::span<Waiting* const> writes);
-  bool run_each(std::span<Waiting* const> writes);
+  Ran try_together(std::span<Waiting* const> writes, Apart apart);
+  bool run_each(std::span<Waiting* const> writes, Apart apart);
   bool commit(std::size_t writes);
   void end_transaction(bool committed);
   bool find_out(const std::string& transaction);
@@ -80,6 +84,7 @@ class GroupCommitDatabase final : public Database {
   std::unique_ptr<Connection> writer_;
   Ledger* ledger_ = nullptr;
   sys::Micros reconnect_at_{0}, reconnect_wait_{0};
+  int careful_groups_ = 0;           // how many more groups keep their writes apart from the start
   std::size_t last_group_ = 0;       // writes in the last group
   sys::Micros last_commit_took_{0};  // with its seal
 
