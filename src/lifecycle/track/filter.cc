@@ -57,7 +57,7 @@ std::string_view beginning(std::string_view text) {
   return text.substr(0, bytes);
 }
 
-// A text from left to right. What it takes is followed by no space.
+// Reads a text from left to right.
 class Scanner {
  public:
   Scanner(std::string doing, std::string_view text) : doing_(std::move(doing)), text_(text) { skip_spaces(); }
@@ -79,7 +79,7 @@ class Scanner {
     while (!at_end() && is_space(text_[at_])) ++at_;
   }
   bool take(char c) {
-    if (peek() != c || at_end()) return false;
+    if (at_end() || peek() != c) return false;
     ++at_;
     return true;
   }

@@ -33,7 +33,7 @@ void tidy(std::vector<Point>& points);
 
 inline constexpr std::size_t kPointsPerBlockMax = 65'536;
 
-// One block of stored bytes, typically an eighth of the 24 bytes a point; the bits of every value are kept.
+// One block of stored bytes, 3 to 40 times smaller than the points in memory; the bits of every value are kept.
 // Requires: tidy, at most kPointsPerBlockMax points.
 Bytes pack(std::span<const Point> tidy);
 

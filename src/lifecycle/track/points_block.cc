@@ -164,8 +164,10 @@ void take_twice_differenced(BytesView& in, std::vector<Point>& points, std::int6
 std::optional<std::int64_t> as_decimal(double value, std::size_t places) {
   const double scaled = std::nearbyint(value * kTens[places]);
   if (!(std::abs(scaled) <= kWholeMax)) return std::nullopt;
-  if (std::bit_cast<std::uint64_t>(scaled / kTens[places]) != std::bit_cast<std::uint64_t>(value)) return std::nullopt;
-  return static_cast<std::int64_t>(scaled);
+  const auto whole = static_cast<std::int64_t>(scaled);
+  const double back = static_cast<double>(whole) / kTens[places];  // by way of the integer, which has no -0
+  if (std::bit_cast<std::uint64_t>(back) != std::bit_cast<std::uint64_t>(value)) return std::nullopt;
+  return whole;
 }
 
 // The fewest places that suffice for every value, if any do.

@@ -156,6 +156,25 @@ TEST(Points, DecimalsThatOutgrowTheirPlacesStillSurvive) {
   }
 }
 
+// Values of one kind, so that each form of a block is used, and now and then one that does not fit it.
+TEST(Points, SurvivePackingInEveryForm) {
+  constexpr std::uint64_t kSeed = 15;
+  SCOPED_TRACE(testing::Message() << "seed " << kSeed);
+  Troubles troubles(kSeed);
+  static constexpr double kOdd[] = {-0.0, 0.0, kNan, kInf, 1e22, 0.1F, 1.0 / 3, 9007199254740993e3};
+  for (int round = 0; round < 2000; ++round) {
+    const bool single = troubles.below(3) == 0;
+    const double scale = std::pow(10, static_cast<double>(troubles.below(10)));
+    std::vector<Point> points(troubles.below(30));
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const double value = (static_cast<double>(troubles.below(20'001)) - 10'000) / scale;
+      points[i] = {static_cast<std::int64_t>(i), 0, single ? static_cast<double>(static_cast<float>(value)) : value};
+      if (troubles.below(60) == 0) points[i].value = kOdd[troubles.below(std::size(kOdd))];
+    }
+    ASSERT_TRUE(identical(unpack(pack(points)), points)) << "round " << round;
+  }
+}
+
 TEST(Points, ABlockHoldsItsLimitAndNothing) {
   EXPECT_TRUE(unpack(pack({})).empty());
   const auto full = steady(kPointsPerBlockMax, noise);
