@@ -178,12 +178,18 @@ iam::Scope scope_of_blob(const vault::Where& where, std::string_view name) {
 
 // Asked of the one blob that the query names, so that rules about some names of a project hold.
 Permission on_one_blob(std::string_view action) {
-  return Permission::by(action, [action](const PathParameters&, const net::Head& head) {
+  return Permission::by(action, [action](const PathParameters&, const net::Head& head, const iam::Identity&) {
     const auto where = where_of(iam::Scope::parse(head.parameter("scope").value_or("/")));
     const auto name = head.parameter("name");
     if (!name) throw Error(Code::invalid, "name: required");
     return Permission::Needed{std::string(action), scope_of_blob(where, *name)};
   });
+}
+
+// Names that begin with '@' are files of runs and models, which have their own calls, permissions and rules.
+void refuse_owned(std::string_view name) {
+  if (name.starts_with('@'))
+    throw Error(Code::invalid, fmt::format("name: those beginning with '@' belong to runs and models: '{}'", name));
 }
 
 std::optional<ZoneName> zone_of(const std::optional<std::string>& text) {
@@ -270,6 +276,7 @@ void add_storing(Routes& routes, Platform& platform) {
       {Method::post, "/v1/blobs", on_one_blob("blob.create"), kBlobBody, Audit::verb("blob.create"), Place::worker,
        "Store the body under a name. Durable when it answers."},
       "", [&platform](Call& call, const PutQuery& in, net::Request& request) {
+        refuse_owned(in.name);
         const auto where = where_of(call);
         const auto entry = platform.vault.put(
             where, zone_of(in.zone), in.name, [&](std::span<std::byte> out) { return request.body.read(out); },
@@ -286,6 +293,7 @@ void add_storing(Routes& routes, Platform& platform) {
         BatchReader reader(request.body);
         const auto next = [&] {
           auto file = reader.next();
+          if (file) refuse_owned(file->name);
           if (file) call.require("blob.create", scope_of_blob(where, file->name));
           return file;
         };
@@ -298,6 +306,7 @@ void add_storing(Routes& routes, Platform& platform) {
       {Method::del, "/v1/blobs", on_one_blob("blob.delete"), BodyLimit::none(), Audit::verb("blob.delete"),
        Place::worker, "Forget a name; its bytes go at the next collection unless something else keeps them."},
       [&platform](Call& call, const BlobQuery& in) {
+        refuse_owned(in.name);
         const auto where = where_of(call);
         platform.vault.remove(where, in.name, call.act(scope_of_blob(where, in.name).str()));
       });

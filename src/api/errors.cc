@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/errors.h"
 
+#include "api/mlflow/protocol.h"
+
 namespace falaj::api {
 namespace {
 constexpr CodeRow kRows[] = {
@@ -16,8 +18,10 @@ const CodeRow& row_of(Code code) {
   check_failed(__FILE__, __LINE__, "row", "a code without a row in the table of errors");
 }
 
-net::Response error_response(const Error& error, std::string_view request_id) {
-  net::Response response = net::error_response(row_of(error.code()).http, error, request_id);
+net::Response error_response(const Error& error, const net::Head& head) {
+  net::Response response = mlflow::speaks(head.path)
+                               ? mlflow::error_response(error, head.request_id)
+                               : net::error_response(row_of(error.code()).http, error, head.request_id);
   if (error.code() == Code::unauthenticated) response.headers.set("WWW-Authenticate", "Bearer realm=\"falaj\"");
   if (error.code() == Code::exhausted || error.code() == Code::unavailable) response.headers.set("Retry-After", "1");
   return response;

@@ -17,7 +17,7 @@ struct CodeRow {
 };
 const CodeRow& row_of(Code code);
 
-// {"error":{"code","message","request_id","details":[{"field","problem"}]}}
-net::Response error_response(const Error& error, std::string_view request_id);
+// {"error":{"code","message","request_id","details":[{"field","problem"}]}}, or as the protocol of the path has it.
+net::Response error_response(const Error& error, const net::Head& head);
 
 }  // namespace falaj::api

@@ -16,6 +16,7 @@
 #include "governance/iam/rate.h"
 #include "governance/resource/resources.h"
 #include "governance/vault/vault.h"
+#include "lifecycle/track/track.h"
 #include "storage/sql/database.h"
 
 namespace falaj::api {
@@ -34,6 +35,7 @@ struct Platform {
   resource::Resources& resources;
   vault::Vault& vault;
   vault::KeyStore& keys;
+  track::Track& track;
   const sys::Clock& clock;
   sys::Random& random;
   Metrics& metrics;
@@ -54,6 +56,7 @@ void add_resource_routes(Routes& routes, Platform& platform);  // apply, diff, g
 void add_blob_routes(Routes& routes, Platform& platform);      // blobs and keys
 void add_audit_routes(Routes& routes, Platform& platform);
 void add_backup_routes(Routes& routes, Platform& platform);
+void add_mlflow_routes(Routes& routes, Platform& platform);  // MLflow's tracking protocol
 void add_all_routes(Routes& routes, Platform& platform);
 
 }  // namespace falaj::api

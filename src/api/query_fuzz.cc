@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   net::Message message;
   if (net::parse_head(text, 100, head, message)) return 0;
   try {
-    (void)Permission::of("thing.list", "{scope}").needed({}, head);
+    (void)Permission::of("thing.list", "{scope}").needed({}, head, {});
   } catch (const Error& e) {
     CHECK(e.code() == Code::invalid, "a wrong scope is the caller's fault");
   }

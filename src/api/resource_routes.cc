@@ -159,11 +159,12 @@ resource::Key key_of(Platform& platform, const Call& call) { return key_of(platf
 
 // KIND.read and the like, on the resource that the path and the scope name.
 Permission permission(Platform& platform, std::string_view says, std::string_view verb) {
-  return Permission::by(says, [&platform, verb](const PathParameters& parameters, const net::Head& head) {
-    const auto key = key_of(platform, parameters, head);
-    return Permission::Needed{platform.resources.registry().get(key.kind).action(verb),
-                              verb == "read" ? key.scope() : key.change_scope()};
-  });
+  return Permission::by(
+      says, [&platform, verb](const PathParameters& parameters, const net::Head& head, const iam::Identity&) {
+        const auto key = key_of(platform, parameters, head);
+        return Permission::Needed{platform.resources.registry().get(key.kind).action(verb),
+                                  verb == "read" ? key.scope() : key.change_scope()};
+      });
 }
 
 sql::Act unnamed_act(const Call& call) {

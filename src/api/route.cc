@@ -18,8 +18,9 @@ std::optional<std::string_view> parameter_name(std::string_view element) {
 
 }  // namespace
 
-Permission::Needed Permission::needed(const PathParameters& parameters, const net::Head& head) const {
-  if (needs_) return needs_(parameters, head);
+Permission::Needed Permission::needed(const PathParameters& parameters, const net::Head& head,
+                                      const iam::Identity& caller) const {
+  if (needs_) return needs_(parameters, head, caller);
   PathParameters values = parameters;
   values["scope"] = head.parameter("scope").value_or("/");
   return {fill(action_, values), iam::Scope::parse(fill(resource_, values))};
@@ -29,7 +30,12 @@ void Routes::insert(std::unique_ptr<Route> route) {
   CHECK(route->path.starts_with('/'), "a route's path begins with a slash");
   Node* node = &root_;
   for (const auto element : split(route->path.substr(1), '/')) {
-    if (const auto name = parameter_name(element)) {
+    if (const auto name = parameter_name(element); name && name->ends_with('*')) {
+      auto& next = node->fixed["*"];
+      if (!next) next = std::make_unique<Node>();
+      next->rest_name = name->substr(0, name->size() - 1);
+      node = next.get();
+    } else if (name) {
       if (!node->any) node->any = std::make_unique<Node>();
       CHECK(node->any_name.empty() || node->any_name == *name, "one name for one parameter of a path");
       node->any_name = *name;
@@ -60,11 +66,24 @@ const Routes::Node* Routes::walk(std::string_view path, F each) const {
     } else if (node->any && !element.empty()) {
       each(node->any_name, element);
       node = node->any.get();
+    } else if (const auto rest = node->fixed.find("*"); rest != node->fixed.end() && !element.empty()) {
+      each(rest->second->rest_name,
+           last ? element : std::string_view(element.data(), element.size() + 1 + path.size()));
+      return rest->second.get();
     } else {
       return nullptr;
     }
   }
   return node;
+}
+
+void Routes::add_foreign(const Declaration& declaration, std::function<json::object(json::object&)> request_schema,
+                         std::function<net::Response(Call&, net::Request&)> handle) {
+  auto route = std::make_unique<Route>(declaration);
+  route->request_schema = std::move(request_schema);
+  route->raw_type = "application/json";
+  route->handle = std::move(handle);
+  insert(std::move(route));
 }
 
 namespace {

@@ -20,6 +20,7 @@
 
 #include "foundation/base/shape.h"
 #include "foundation/net/http.h"
+#include "governance/iam/directory.h"
 #include "governance/iam/scope.h"
 
 namespace falaj::api {
@@ -43,12 +44,13 @@ class Permission {
   static Permission of(std::string_view action, std::string_view resource) {
     return Permission(Kind::action, action, resource);
   }
-  // What follows from the head, but not as simply; `says` is the action in words, for the description of the API.
+  // What follows from the head and the caller, but not as simply; `says` is the action, for the description of the API.
   struct Needed {
     std::string action;
     iam::Scope resource;
   };
-  using Needs = std::function<Needed(const PathParameters& parameters, const net::Head& head)>;
+  using Needs =
+      std::function<Needed(const PathParameters& parameters, const net::Head& head, const iam::Identity& caller)>;
   static Permission by(std::string_view says, Needs needs) {
     Permission out(Kind::action, says, "{scope}");
     out.needs_ = std::move(needs);
@@ -60,7 +62,7 @@ class Permission {
   std::string_view action() const { return action_; }
   std::string_view resource() const { return resource_; }
   // Requires: kind is action. Throws invalid or not_found when the request names nothing that could be asked for.
-  Needed needed(const PathParameters& parameters, const net::Head& head) const;
+  Needed needed(const PathParameters& parameters, const net::Head& head, const iam::Identity& caller) const;
 
  private:
   Permission(Kind kind, std::string_view action, std::string_view resource)
@@ -95,7 +97,7 @@ class Audit {
 
 struct Declaration {
   Method method;
-  std::string_view path;  // "/v1/tokens/{id}": a parameter is one whole element
+  std::string_view path;  // "/v1/tokens/{id}": a parameter is one whole element; "{name*}", last: all that is left
   Permission permission;
   BodyLimit limits;
   Audit audit;
@@ -125,6 +127,10 @@ class Routes {
   template <class In, class Handler>
   void add_stream(const Declaration& declaration, std::string response_type, Handler handler);
 
+  // A call of another protocol, whose handler reads and answers for itself; `request_schema` describes what it reads.
+  void add_foreign(const Declaration& declaration, std::function<json::object(json::object&)> request_schema,
+                   std::function<net::Response(Call&, net::Request&)> handle);
+
   struct Match {
     const Route* route = nullptr;  // null: no such path, or (with `allowed`) not with that method
     PathParameters parameters;
@@ -140,8 +146,8 @@ class Routes {
   struct Node {
     std::map<std::string, std::unique_ptr<Node>, std::less<>> fixed;
     std::unique_ptr<Node> any;
-    std::string any_name;
-    std::vector<const Route*> here;  // one a method
+    std::string any_name, rest_name;  // rest_name: this node takes whatever is left of the path
+    std::vector<const Route*> here;   // one a method
   };
   void insert(std::unique_ptr<Route> route);
   // Where a path leads; null when nowhere. Tells `each` the parameters on the way.

@@ -7,6 +7,7 @@
 
 #include "api/call.h"
 #include "api/errors.h"
+#include "api/mlflow/protocol.h"
 #include "foundation/base/log.h"
 #include "foundation/base/text.h"
 
@@ -26,11 +27,16 @@ std::string_view session_of(const net::Head& head) {
 
 net::Admission refuse(const Error& error, const net::Head& head) {
   net::Admission admission;
-  admission.refusal = error_response(error, head.request_id);
+  admission.refusal = error_response(error, head);
   return admission;
 }
 
 net::Admission no_such_route(const Routes::Match& match, const net::Head& head) {
+  if (match.allowed.empty() && mlflow::speaks(head.path)) {
+    net::Admission admission;
+    admission.refusal = mlflow::no_such_endpoint(head);
+    return admission;
+  }
   if (match.allowed.empty())
     return refuse(Error(Code::not_found, fmt::format("no such path: {}", head.path.substr(0, 100))), head);
   std::vector<std::string> allowed;
@@ -45,8 +51,7 @@ net::Admission no_such_route(const Routes::Match& match, const net::Head& head) 
 
 net::Response our_error(const Route& route, const net::Head& head, const char* problem) {
   log::error("call_failed", {{"request", head.request_id}, {"route", route.path}, {"problem", problem}});
-  return error_response(Error(Code::internal, "an error of ours; the server's log has it under this request id"),
-                        head.request_id);
+  return error_response(Error(Code::internal, "an error of ours; the server's log has it under this request id"), head);
 }
 
 }  // namespace
@@ -88,14 +93,14 @@ void ApiService::limit_denials(const net::Head& head) {
   limit("denied " + head.peer.address, platform_.limits.denied);
 }
 
-net::Response ApiService::record_denial(const sql::Act& act, const Error& error) {
+net::Response ApiService::record_denial(const sql::Act& act, const Error& error, const net::Head& head) {
   try {
     platform_.audit.record_denied(act, {{"why", error.what()}});
   } catch (const Error& e) {
     log::error("denial_not_recorded", {{"request", act.request_id}, {"problem", e.what()}});
-    return error_response(Error(Code::unavailable, "the audit log cannot be written"), act.request_id);
+    return error_response(Error(Code::unavailable, "the audit log cannot be written"), head);
   }
-  return error_response(error, act.request_id);
+  return error_response(error, head);
 }
 
 net::Admission ApiService::deny(const Route& route, const net::Head& head, const Error& error, const std::string& actor,
@@ -110,8 +115,8 @@ net::Admission ApiService::deny(const Route& route, const net::Head& head, const
   admission.place = Place::worker;
   const sql::Act act{actor, std::string(route.permission.action().empty() ? route.path : route.permission.action()),
                      resource, head.request_id};
-  admission.handle = [this, act, error](net::Request&) {
-    auto response = record_denial(act, error);
+  admission.handle = [this, act, error](net::Request& request) {
+    auto response = record_denial(act, error, request.head);
     response.close = true;  // the body, if any, was not wanted
     return response;
   };
@@ -129,20 +134,25 @@ net::Response ApiService::run(const Route& route, net::Request& request, PathPar
     } catch (const Error& e) {
       if (e.code() != Code::denied && e.code() != Code::unauthenticated) throw;
       limit_denials(head);
-      return record_denial(call.denied_act(), e);
+      return record_denial(call.denied_act(), e, head);
     }
   } catch (const Error& e) {
     if (e.code() == Code::internal) return our_error(route, head, e.what());
     if (e.code() == Code::corrupt)
       log::error("call_failed", {{"request", head.request_id}, {"route", route.path}, {"problem", e.what()}});
-    return error_response(e, head.request_id);
+    return error_response(e, head);
   } catch (const std::exception& e) {
     return our_error(route, head, e.what());
   }
 }
 
 net::Admission ApiService::admit(const net::Head& head) {
-  auto match = routes_.match(head.method, head.path);
+  const auto address = mlflow::canonical(head.path);
+  auto match = routes_.match(head.method, address ? address->path : head.path);
+  if (address && !address->tenant.empty()) {
+    match.parameters["tenant"] = address->tenant;
+    match.parameters["project"] = address->project;
+  }
   if (!match.route) return no_such_route(match, head);
   const Route& route = *match.route;
   std::optional<iam::Identity> caller;
@@ -157,7 +167,7 @@ net::Admission ApiService::admit(const net::Head& head) {
   if (route.permission.kind() == Permission::Kind::action) {
     std::string resource = head.path;
     try {
-      const auto needed = route.permission.needed(match.parameters, head);
+      const auto needed = route.permission.needed(match.parameters, head, *caller);
       resource = needed.resource.str();
       platform_.directory.require(*caller, needed.action, needed.resource);
     } catch (const Error& e) {
@@ -183,7 +193,8 @@ net::Admission ApiService::admit(const net::Head& head) {
 
 void ApiService::finished(const net::Head& head, int status, std::int64_t micros, std::uint64_t bytes_in,
                           std::uint64_t bytes_out) {
-  if (const auto* route = routes_.find(head.method, head.path)) {
+  const auto address = mlflow::canonical(head.path);
+  if (const auto* route = routes_.find(head.method, address ? address->path : head.path)) {
     const auto& probe = probes_.at(route);
     probe.seconds->Observe(static_cast<double>(micros) / 1e6);
     probe.by_class[std::clamp(status / 100, 2, 5)]->Increment();

@@ -34,7 +34,7 @@ class ApiService final : public net::Service {
                       const std::string& resource);
   net::Response run(const Route& route, net::Request& request, PathParameters parameters,
                     std::optional<iam::Identity> caller);
-  net::Response record_denial(const sql::Act& act, const Error& error);
+  net::Response record_denial(const sql::Act& act, const Error& error, const net::Head& head);
   void limit_denials(const net::Head& head);                  // throws exhausted
   void limit(const std::string& who, const iam::Rate& rate);  // throws exhausted
 

@@ -112,8 +112,9 @@ TestApi::TestApi(CallLimits limits)
       answer_key(roots.platform_key(vault::kKeptAnswers)),
       database(sql::open_sqlite(dir / "falaj.db", metrics)) {
   std::vector<sql::Migration> all;
-  for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
-                             vault::KeyStore::migrations(), vault::Vault::migrations(), migrations()})
+  for (const auto& module :
+       {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
+        vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(), migrations()})
     all.insert(all.end(), module.begin(), module.end());
   database->migrate(all);
   audit = std::make_unique<audit::AuditLog>(*database, clock, signer);
@@ -129,6 +130,7 @@ TestApi::TestApi(CallLimits limits)
   vault = std::make_unique<vault::Vault>(
       *database, *directory, *keys, [this](const iam::Zone&) { return std::make_unique<blob::MemoryBackend>(clock); },
       clock, metrics);
+  track = std::make_unique<track::Track>(*database, *directory, clock, random, metrics);
   admin = directory->bootstrap(iam::kTokenLifeMaxUs)->text;
   apply(kResources);
   platform.reset(new Platform{*database,
@@ -137,6 +139,7 @@ TestApi::TestApi(CallLimits limits)
                               *resources,
                               *vault,
                               *keys,
+                              *track,
                               clock,
                               random,
                               metrics,

@@ -76,6 +76,7 @@ class TestApi {
   std::unique_ptr<resource::Resources> resources;
   std::unique_ptr<vault::KeyStore> keys;
   std::unique_ptr<vault::Vault> vault;
+  std::unique_ptr<track::Track> track;
   std::unique_ptr<Platform> platform;
   Routes routes;
   std::unique_ptr<ApiService> service;

@@ -93,8 +93,9 @@ iam::Rate rate(std::int64_t per_second) {
 
 std::vector<sql::Migration> all_migrations() {
   std::vector<sql::Migration> all;
-  for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
-                             vault::KeyStore::migrations(), vault::Vault::migrations(), api::migrations()})
+  for (const auto& module :
+       {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
+        vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(), api::migrations()})
     all.insert(all.end(), module.begin(), module.end());
   return all;
 }
@@ -166,6 +167,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
   vault_ = std::make_unique<vault::Vault>(*database_, *directory_, *keys_,
                                           backend_maker(settings_, environment_, clock_, random_), clock_, metrics_,
                                           options);
+  track_ = std::make_unique<track::Track>(*database_, *directory_, clock_, random_, metrics_);
   bootstrap();
   platform_.reset(new api::Platform{*database_,
                                     *directory_,
@@ -173,6 +175,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
                                     *resources_,
                                     *vault_,
                                     *keys_,
+                                    *track_,
                                     clock_,
                                     random_,
                                     metrics_,

@@ -23,6 +23,7 @@
 #include "governance/resource/resources.h"
 #include "governance/vault/key_store.h"
 #include "governance/vault/vault.h"
+#include "lifecycle/track/track.h"
 #include "storage/sql/database.h"
 
 namespace falaj::app {
@@ -77,6 +78,7 @@ class ControlPlane {
   std::unique_ptr<resource::Resources> resources_;
   std::unique_ptr<vault::KeyStore> keys_;
   std::unique_ptr<vault::Vault> vault_;
+  std::unique_ptr<track::Track> track_;
   bool first_start_ = false;
   std::atomic<bool> ready_{false};
   std::unique_ptr<api::Platform> platform_;

@@ -28,10 +28,12 @@ std::string replace_words(std::string_view text, std::string_view from, std::str
 }  // namespace
 
 std::string sqlite_schema(std::string_view text) {
-  return replace_words(text, "BIGINT PRIMARY KEY", "INTEGER PRIMARY KEY");
+  return replace_words(replace_words(text, "BIGINT PRIMARY KEY", "INTEGER PRIMARY KEY"), "CLUSTERED", "WITHOUT ROWID");
 }
 
-std::string postgresql_schema(std::string_view text) { return replace_words(text, "TEXT", "TEXT COLLATE \"C\""); }
+std::string postgresql_schema(std::string_view text) {
+  return replace_words(replace_words(text, "TEXT", "TEXT COLLATE \"C\""), "CLUSTERED", "");
+}
 
 void refuse_bad_text(std::string_view text) {
   if (text.find('\0') != std::string_view::npos || !is_utf8(text))
