@@ -1,0 +1,326 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Falaj and the genuine MLflow server under the same load, one after the other, on this machine:   ./bench mlflow
+
+    tests/clients/compare.py [--quick] [--only falaj|sql|file] [--binary build/release/bin/falaj]
+
+Measures: metrics logged durably, runs made and finished, searches over many runs, the first page of a long history, files
+up and down. Prints what it measured and one JSON line a claim; exits 1 when a goal was missed. Both servers run with their
+defaults (MLflow: four workers). MLflow's SQL store is SQLite, which syncs every commit; its file store syncs nothing.
+"""
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import random
+import sqlite3
+import sys
+import tempfile
+import time
+import urllib.parse
+
+sys.dont_write_bytecode = True
+import load  # noqa: E402
+import servers  # noqa: E402
+
+API = "/api/2.0/mlflow/"
+STAMP = b"1700000000000"
+PAGE = 1000
+
+
+class Sizes:
+    def __init__(self, quick):
+        self.seconds = 2 if quick else 8
+        self.runs = 1000 if quick else 10_000
+        self.points = 100_000 if quick else 1_000_000
+        self.file_bytes = (64 << 20) if quick else (1 << 30)
+        self.searches = 5 if quick else 20
+
+
+class Subject:
+    """A server and what was measured on it."""
+
+    def __init__(self, name, server):
+        self.name, self.server = name, server
+        self.found = {}
+
+    def connection(self):
+        return load.Connection(self.server.tracking_uri, self.server.token)
+
+    def note(self, key, value, text):
+        self.found[key] = value
+        print(f"{self.name}: {key}: {text}", flush=True)
+
+
+def say_failed(subject, key, error):
+    print(f"{subject.name}: {key}: FAILED {type(error).__name__}: {str(error)[:300]}", flush=True)
+
+
+def new_experiment(connection, name):
+    return connection.call("POST", API + "experiments/create", {"name": f"{name}-{time.time_ns()}"})["experiment_id"]
+
+
+def new_run(connection, experiment, name="run"):
+    body = {"experiment_id": experiment, "run_name": name, "start_time": 1_700_000_000_000}
+    return connection.call("POST", API + "runs/create", body)["run"]["info"]["run_id"]
+
+
+def batch_work(subject, experiment, metrics, client):
+    """Calls that log `metrics` new points each: the bytes of all are alike but for their time stamp."""
+    connection = subject.connection()
+    run = new_run(connection, experiment, f"client {client}")
+    # Each name's steps rise, and the time with every call: no point is one that is already there.
+    points = [{"key": f"metric{i % 10}", "value": i * 0.001 + 0.5, "timestamp": int(STAMP), "step": i // 10} for i in range(metrics)]
+    template = connection.request("POST", API + "runs/log-batch", json.dumps({"run_id": run, "metrics": points}).encode())
+    stamp = int(STAMP)
+
+    def work():
+        nonlocal stamp
+        stamp += 1
+        connection.exchange(template.replace(STAMP, str(stamp).encode()))
+    return work
+
+
+def measure_logging(subject, sizes):
+    experiment = new_experiment(subject.connection(), "logging")
+    for metrics in (1000, 1):
+        for clients in (1, 8, 16):
+            key = f"log_batch of {metrics}, {clients} clients"
+            got = load.Measured([batch_work(subject, experiment, metrics, c) for c in range(clients)], sizes.seconds)
+            subject.note(key, got.rate * metrics, f"{got.rate * metrics:.0f} metrics/s; calls {got}")
+            subject.found[key + " p50"], subject.found[key + " p99"] = got.percentile_ms(50), got.percentile_ms(99)
+
+
+def measure_runs(subject, sizes):
+    experiment = new_experiment(subject.connection(), "runs")
+    def life():
+        connection = subject.connection()
+        head = connection.request("POST", API + "runs/create", json.dumps({"experiment_id": experiment, "start_time": 1}).encode())
+        def work():
+            answer = connection.exchange(head)
+            at = answer.index(b'"run_id"')
+            run = answer[answer.index(b'"', at + 8 + 1) + 1:][:32].decode()
+            body = b'{"run_id": "%s", "status": "FINISHED", "end_time": 2}' % run.encode()
+            connection.exchange(connection.request("POST", API + "runs/update", body))
+        return work
+    for clients in (1, 8):
+        got = load.Measured([life() for _ in range(clients)], sizes.seconds)
+        subject.note(f"runs made and finished, {clients} clients", got.rate, str(got))
+
+
+def fill_by_calls(subject, experiment, count):
+    """`count` runs with two metrics and two parameters each."""
+    chance = random.Random(11)
+    values = [(chance.random(), chance.random(), chance.randrange(10)) for _ in range(count)]
+    clients = 16
+    def filler(mine):
+        connection = subject.connection()
+        queue = list(mine)
+        def work():
+            accuracy, loss, depth = queue.pop()
+            run = new_run(connection, experiment)
+            connection.call("POST", API + "runs/log-batch", batch_of(run, accuracy, loss, depth))
+        return work, len(queue)
+    works = [filler(values[c::clients]) for c in range(clients)]
+    load.Measured([w for w, _ in works], 3600, at_most=min(n for _, n in works))
+
+
+def batch_of(run, accuracy, loss, depth):
+    return {"run_id": run, "metrics": [{"key": "accuracy", "value": accuracy, "timestamp": 1}, {"key": "loss", "value": loss, "timestamp": 1}],
+            "params": [{"key": "depth", "value": str(depth)}, {"key": "kind", "value": "tree" if depth % 2 else "net"}]}
+
+
+class MlflowDatabase:
+    """Copies rows of a genuine server's database in place: by its calls the same would take most of an hour."""
+
+    def __init__(self, server):
+        self.db = sqlite3.connect(server.directory / "mlflow.db", timeout=60)
+
+    def rows(self, table, run):
+        cursor = self.db.execute(f"SELECT * FROM {table} WHERE run_uuid = ?", (run,))
+        names = [d[0] for d in cursor.description]
+        return names, [dict(zip(names, row)) for row in cursor.fetchall()]
+
+    def insert(self, table, names, rows):
+        marks = ", ".join(":" + n for n in names)
+        self.db.executemany(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})", rows)
+
+    def copy_runs(self, run, count):
+        tables = {t: self.rows(t, run) for t in ("runs", "metrics", "latest_metrics", "params", "tags")}
+        chance = random.Random(11)
+        values = [(chance.random(), chance.random(), chance.randrange(10)) for _ in range(count)]
+        for table, (names, rows) in tables.items():
+            made = []
+            for i, (accuracy, loss, depth) in enumerate(values):
+                new = {"accuracy": accuracy, "loss": loss, "depth": str(depth), "kind": "tree" if depth % 2 else "net"}
+                for row in rows:
+                    row = row | {"run_uuid": f"{i:032x}"}
+                    if table in ("metrics", "latest_metrics", "params"):
+                        row["value"] = new[row["key"]]
+                    if table == "runs":
+                        row["artifact_uri"] = row["artifact_uri"].replace(run, row["run_uuid"])
+                    made.append(row)
+            self.insert(table, names, made)
+        self.db.commit()
+        self.db.execute("ANALYZE")
+        self.db.close()
+
+    def copy_points(self, run, count):
+        names, rows = self.rows("metrics", run)
+        self.insert("metrics", names, ({**rows[0], "step": i, "timestamp": int(STAMP) + i, "value": i * 0.5} for i in range(1, count)))
+        self.db.commit()
+        self.db.close()
+
+
+SEARCHES = {
+    "filter by metric and parameter, order by metric": {"filter": "metrics.accuracy > 0.5 and params.depth = '3'", "order_by": ["metrics.loss ASC"]},
+    "order by metric": {"order_by": ["metrics.accuracy DESC"]},
+}
+
+
+def measure_search(subject, sizes):
+    connection = subject.connection()
+    experiment = new_experiment(connection, "search")
+    if subject.server.kind == "mlflow":
+        run = new_run(connection, experiment)
+        connection.call("POST", API + "runs/log-batch", batch_of(run, 0.0, 0.0, 0))
+        MlflowDatabase(subject.server).copy_runs(run, sizes.runs)
+    else:
+        fill_by_calls(subject, experiment, sizes.runs)
+    for name, wanted in SEARCHES.items():
+        body = {"experiment_ids": [experiment], "max_results": 100, **wanted}
+        found = connection.call("POST", API + "runs/search", body)["runs"]
+        if len(found) != 100:
+            raise AssertionError(f"{len(found)} runs on a page of 100")
+        request = connection.request("POST", API + "runs/search", json.dumps(body).encode())
+        seconds = load.median_seconds(lambda: connection.exchange(request), sizes.searches)
+        subject.note(f"search, {name}", 1 / seconds, f"{1000 * seconds:.2f} ms over {sizes.runs} runs")
+
+
+def measure_history(subject, sizes):
+    connection = subject.connection()
+    run = new_run(connection, new_experiment(connection, "history"))
+    def log(start, count):
+        points = [{"key": "loss", "value": i * 0.5, "timestamp": int(STAMP) + i, "step": i} for i in range(start, start + count)]
+        connection.call("POST", API + "runs/log-batch", {"run_id": run, "metrics": points})
+    if subject.server.kind == "mlflow":
+        log(0, 1)
+        MlflowDatabase(subject.server).copy_points(run, sizes.points)
+    else:
+        for start in range(0, sizes.points, 1000):
+            log(start, 1000)
+    query = urllib.parse.urlencode({"run_id": run, "metric_key": "loss", "max_results": PAGE})
+    request = connection.request("GET", f"{API}metrics/get-history?{query}")
+    first = json.loads(connection.exchange(request))
+    if [m["step"] for m in first["metrics"]] != list(range(PAGE)) or not first.get("next_page_token"):
+        raise AssertionError("not the first page")
+    seconds = load.median_seconds(lambda: connection.exchange(request), sizes.searches)
+    subject.note("first page of a history", 1 / seconds, f"{1000 * seconds:.2f} ms, {PAGE} of {sizes.points} points")
+
+
+def measure_files(subject, source, size):
+    connection = subject.connection()
+    run = connection.call("POST", API + "runs/create", {"experiment_id": new_experiment(connection, "files"), "start_time": 1})["run"]["info"]
+    place = run["artifact_uri"].split(":/", 1)[1].strip("/")
+    path = f"/api/2.0/mlflow-artifacts/artifacts/{place}/large.bin"
+    before = time.perf_counter()
+    with open(source, "rb") as file:
+        connection.exchange(connection.request("PUT", path, kind="application/octet-stream", length=size), body_file=file)
+    taken = time.perf_counter() - before
+    subject.note("file up", size / taken / 1e6, f"{size / taken / 1e6:.0f} MB/s, {size >> 20} MiB")
+    request = connection.request("GET", path)
+    before = time.perf_counter()
+    got = connection.exchange(request, into=lambda piece: None)
+    taken = time.perf_counter() - before
+    digest = hashlib.sha256()
+    again = connection.exchange(request, into=digest.update)
+    with open(source, "rb") as file:
+        expected = hashlib.file_digest(file, "sha256").hexdigest()
+    if not isinstance(got, int) or got != size or again != size or digest.hexdigest() != expected:
+        raise AssertionError(f"{got} and {again} of {size} bytes came back, or others")
+    subject.note("file down", size / taken / 1e6, f"{size / taken / 1e6:.0f} MB/s, {size >> 20} MiB")
+
+
+def measure(subject, sizes, source):
+    size = os.path.getsize(source)
+    steps = [("logging", lambda: measure_logging(subject, sizes)), ("runs", lambda: measure_runs(subject, sizes)),
+             ("files", lambda: measure_files(subject, source, size))]
+    if subject.name != "MLflow file store":  # it reads every file of every run for a search: minutes for one
+        steps += [("search", lambda: measure_search(subject, sizes)), ("history", lambda: measure_history(subject, sizes))]
+    for name, step in steps:
+        try:
+            step()
+        except Exception as e:  # one measure that fails must not hide the others
+            say_failed(subject, name, e)
+            subject.found["failed"] = True
+
+
+def claim(text, unit, ours, against, theirs, goal):
+    if ours is None or theirs is None:
+        print(json.dumps({"claim": text, "ours": ours or 0, "unit": unit, "against": against, "limit": theirs or 0, "ratio": 0, "goal": goal, "better": "higher"}))
+        return False
+    ratio = ours / theirs
+    print(json.dumps({"claim": text, "ours": round(ours, 3), "unit": unit, "against": against, "limit": round(theirs, 3), "ratio": round(ratio, 3),
+                      "goal": goal, "better": "higher"}), flush=True)
+    return ratio >= goal
+
+
+def claims(falaj, sql, copy_rate):
+    """Every claim is judged against MLflow's SQL store, the only one of its stores that keeps what it has acknowledged."""
+    against, met = "MLflow on SQLite", []
+    for metrics in (1000, 1):
+        for clients in (1, 8, 16):
+            key = f"log_batch of {metrics}, {clients} clients"
+            met.append(claim(f"mlflow: metrics logged durably, {key}", "metric/s", falaj.get(key), against, sql.get(key), 30))
+    for clients in (1, 8):
+        key = f"runs made and finished, {clients} clients"
+        met.append(claim(f"mlflow: {key}", "run/s", falaj.get(key), against, sql.get(key), 10))
+    for name in SEARCHES:
+        met.append(claim(f"mlflow: search, {name}", "search/s", falaj.get(f"search, {name}"), against, sql.get(f"search, {name}"), 20))
+    key = "first page of a history"
+    met.append(claim(f"mlflow: {key}", "page/s", falaj.get(key), against, sql.get(key), 20))
+    for key in ("file up", "file down"):
+        met.append(claim(f"mlflow: {key}", "MB/s", falaj.get(key), "copy + sha256 of the same bytes", copy_rate, 0.5))
+        met.append(claim(f"mlflow: {key}, against MLflow", "MB/s", falaj.get(key), against, sql.get(key), 1))
+    return all(met)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small sizes, to try it out")
+    parser.add_argument("--only", choices=["falaj", "sql", "file"])
+    parser.add_argument("--binary", default=str(servers.ROOT / "build/release/bin/falaj"))
+    arguments = parser.parse_args()
+    if not servers.python_of(3).exists():
+        print("SKIPPED mlflow: the genuine server is not there; run ./setup --clients", file=sys.stderr)
+        return 2
+    sizes, found = Sizes(arguments.quick), {}
+    subjects = {"sql": ("MLflow SQL store", lambda d: servers.Mlflow(d, 3, "sql")), "file": ("MLflow file store", lambda d: servers.Mlflow(d, 3, "file")),
+                "falaj": ("falaj", lambda d: servers.Falaj(d, arguments.binary))}
+    with tempfile.TemporaryDirectory(prefix="compare-") as directory:
+        source = pathlib.Path(directory) / "source.bin"
+        chance = random.Random(5)
+        with open(source, "wb") as file:
+            for _ in range(sizes.file_bytes >> 20):
+                file.write(chance.randbytes(1 << 20))
+        copy_seconds = load.copy_and_hash_seconds(source, pathlib.Path(directory) / "copy.bin")
+        copy_rate = sizes.file_bytes / copy_seconds / 1e6
+        os.remove(pathlib.Path(directory) / "copy.bin")
+        print(f"limit: copy + sha256 + fsync: {copy_rate:.0f} MB/s, {sizes.file_bytes >> 20} MiB", flush=True)
+        for key, (name, start) in subjects.items():
+            if arguments.only in (None, key):
+                server = start(pathlib.Path(directory) / key)
+                try:
+                    subject = Subject(name, server)
+                    measure(subject, sizes, source)
+                    found[key] = subject.found
+                finally:
+                    server.stop()
+    if not {"falaj", "sql"} <= set(found):
+        return 0
+    return 0 if claims(found["falaj"], found["sql"], copy_rate) and "failed" not in found["falaj"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
