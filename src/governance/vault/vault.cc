@@ -311,22 +311,25 @@ Entry Vault::info(const Where& where, const std::string& name) const {
 
 std::vector<Entry> Vault::list(const Where& where, const std::string& prefix, const std::string& after,
                                std::size_t limit) const {
+  return database_.read([&](sql::Reader& reader) { return list(reader, where, prefix, after, limit); });
+}
+
+std::vector<Entry> Vault::list(sql::Reader& reader, const Where& where, const std::string& prefix,
+                               const std::string& after, std::size_t limit) const {
   if (!is_plain(prefix)) return {};
   if (!is_plain(after)) throw Error(Code::invalid, "after: not a name");
   const std::string end = end_of(prefix);
   const auto most = static_cast<std::int64_t>(limit);
-  return database_.read([&](sql::Reader& reader) {
-    // One lower bound each: given two, SQLite begins at the first of them and every page would read all those before.
-    return after >= prefix && !after.empty()
-               ? reader.all(
-                     "SELECT name, address, zone, bytes, content, created_us, created_by FROM blob_name WHERE tenant = "
-                     "? AND project = ? AND name > ? AND name < ? ORDER BY name LIMIT ?",
-                     {where.tenant.str(), where.project.str(), after, end, most}, read_entry)
-               : reader.all(
-                     "SELECT name, address, zone, bytes, content, created_us, created_by FROM blob_name WHERE tenant = "
-                     "? AND project = ? AND name >= ? AND name < ? ORDER BY name LIMIT ?",
-                     {where.tenant.str(), where.project.str(), prefix, end, most}, read_entry);
-  });
+  // One lower bound each: given two, SQLite begins at the first of them and every page would read all those before.
+  return after >= prefix && !after.empty()
+             ? reader.all(
+                   "SELECT name, address, zone, bytes, content, created_us, created_by FROM blob_name WHERE tenant = "
+                   "? AND project = ? AND name > ? AND name < ? ORDER BY name LIMIT ?",
+                   {where.tenant.str(), where.project.str(), after, end, most}, read_entry)
+             : reader.all(
+                   "SELECT name, address, zone, bytes, content, created_us, created_by FROM blob_name WHERE tenant = "
+                   "? AND project = ? AND name >= ? AND name < ? ORDER BY name LIMIT ?",
+                   {where.tenant.str(), where.project.str(), prefix, end, most}, read_entry);
 }
 
 void Vault::remove(const Where& where, const std::string& name, const sql::Act& act) {
@@ -345,12 +348,22 @@ void Vault::pin(const Where& where, const std::string& name, const std::string& 
   database_.write(act, [&](sql::Writer& writer) {
     const auto entry = find(writer, where, name);
     if (!entry) throw no_name(name);
-    writer.execute(
-        "INSERT INTO blob_pin (tenant, project, zone, address, reason, created_us) VALUES (?, ?, ?, ?, ?, ?) ON "
-        "CONFLICT DO NOTHING",
-        {where.tenant.str(), where.project.str(), entry->zone.str(), entry->address.digest.view(), reason,
-         clock_.wall().count()});
+    pin(writer, where, *entry, reason);
   });
+}
+
+void Vault::pin(sql::Writer& writer, const Where& where, const Entry& entry, const std::string& reason) {
+  check_text("reason", reason);
+  writer.execute(
+      "INSERT INTO blob_pin (tenant, project, zone, address, reason, created_us) VALUES (?, ?, ?, ?, ?, ?) ON "
+      "CONFLICT DO NOTHING",
+      {where.tenant.str(), where.project.str(), entry.zone.str(), entry.address.digest.view(), reason,
+       clock_.wall().count()});
+}
+
+void Vault::unpin(sql::Writer& writer, const Where& where, const Entry& entry, const std::string& reason) {
+  writer.execute("DELETE FROM blob_pin WHERE tenant = ? AND project = ? AND zone = ? AND address = ? AND reason = ?",
+                 {where.tenant.str(), where.project.str(), entry.zone.str(), entry.address.digest.view(), reason});
 }
 
 void Vault::unpin(const Where& where, const std::string& name_or_address, const std::string& reason,

@@ -93,6 +93,13 @@ class Vault {
   void pin(const Where& where, const std::string& name, const std::string& reason, const sql::Act& act);
   void unpin(const Where& where, const std::string& name_or_address, const std::string& reason, const sql::Act& act);
 
+  // ---- the same within another's read or write
+  // Requires: the entry was listed in the same write, or is pinned: else its object may be gone by now.
+  void pin(sql::Writer& writer, const Where& where, const Entry& entry, const std::string& reason);
+  void unpin(sql::Writer& writer, const Where& where, const Entry& entry, const std::string& reason);  // idempotent
+  std::vector<Entry> list(sql::Reader& reader, const Where& where, const std::string& prefix, const std::string& after,
+                          std::size_t limit) const;
+
   // While one lives, everything that was named or pinned when it was made stays readable: collect throws conflict.
   class Hold {
    public:

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lifecycle/track/logged_models_tables.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "foundation/base/error.h"
+
+namespace falaj::track {
+
+namespace {
+
+constexpr sql::Migration kMigrations[] = {
+    {1, "track_models",
+     "CREATE TABLE track_model(id BIGINT PRIMARY KEY, experiment BIGINT NOT NULL REFERENCES track_experiment(id),"
+     " model_id TEXT NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL, source_run TEXT NOT NULL, status TEXT NOT NULL,"
+     " stage TEXT NOT NULL, created_ms BIGINT NOT NULL, updated_ms BIGINT NOT NULL);"
+     "CREATE UNIQUE INDEX track_model_id ON track_model(model_id);"
+     "CREATE INDEX track_model_experiment ON track_model(experiment, id);"
+     "CREATE INDEX track_model_run ON track_model(source_run) WHERE source_run <> '';"
+     "CREATE TABLE track_model_param(model BIGINT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL,"
+     " PRIMARY KEY(model, key)) CLUSTERED;"
+     "CREATE TABLE track_model_tag(model BIGINT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL,"
+     " PRIMARY KEY(model, key)) CLUSTERED;"
+     "CREATE INDEX track_model_link_model ON track_model_link(model, way)"},
+};
+
+LoggedModelRow read_model(const sql::Row& row) {
+  LoggedModelRow out;
+  out.id = row.integer(0);
+  auto& model = out.model;
+  model.model_id = row.text(1);
+  model.experiment = row.integer(2);
+  model.name = row.text(3);
+  model.type = row.text(4);
+  model.source_run_id = row.text(5);
+  model.status = parse_model_status(row.text(6)).value_or(ModelStatus::pending);
+  model.stage = row.text(7) == "active" ? Stage::active : Stage::deleted;
+  model.created_ms = row.integer(8);
+  model.updated_ms = row.integer(9);
+  out.experiment = row.integer(10);
+  return out;
+}
+
+std::optional<LoggedModelRow> find_row(sql::Reader& reader, const Where& where, const std::string& model_id) {
+  return reader.first(
+      "SELECT m.id, m.model_id, e.number, m.name, m.type, m.source_run, m.status, m.stage, m.created_ms, m.updated_ms,"
+      " m.experiment"
+      " FROM track_model m JOIN track_experiment e ON e.id = m.experiment"
+      " WHERE m.model_id = ? AND e.tenant = ? AND e.project = ?",
+      {model_id, where.tenant.str(), where.project.str()}, read_model);
+}
+
+}  // namespace
+
+std::span<const sql::Migration> LoggedModels::migrations() { return kMigrations; }
+
+std::optional<LoggedModel> find_logged_model(sql::Reader& reader, const Where& where, const std::string& model_id) {
+  auto row = find_row(reader, where, model_id);
+  if (!row) return std::nullopt;
+  return std::move(row->model);
+}
+
+LoggedModelRow need_logged_model(sql::Reader& reader, const Where& where, const std::string& model_id,
+                                 bool deleted_too) {
+  auto row = find_row(reader, where, model_id);
+  if (!row || (row->model.stage != Stage::active && !deleted_too))
+    throw Error(Code::not_found, fmt::format("no logged model with id '{}' in this project", model_id.substr(0, 64)));
+  return *row;
+}
+
+std::vector<LoggedModelRow> logged_models_of(sql::Reader& reader, std::int64_t experiment) {
+  return reader.all(
+      "SELECT m.id, m.model_id, e.number, m.name, m.type, m.source_run, m.status, m.stage, m.created_ms, m.updated_ms,"
+      " m.experiment"
+      " FROM track_model m JOIN track_experiment e ON e.id = m.experiment"
+      " WHERE m.experiment = ? AND m.stage = 'active' ORDER BY m.id",
+      {experiment}, read_model);
+}
+
+LoggedModel load_logged_model(sql::Reader& reader, const LoggedModelRow& row) {
+  auto model = row.model;
+  const auto pair = [](const sql::Row& r) { return KeyValue{std::string(r.text(0)), std::string(r.text(1))}; };
+  model.params = reader.all("SELECT key, value FROM track_model_param WHERE model = ? ORDER BY key", {row.id}, pair);
+  model.tags = reader.all("SELECT key, value FROM track_model_tag WHERE model = ? ORDER BY key", {row.id}, pair);
+  // Whoever knows the id can log metrics for it: only those of its own project count. "model <> ''" lets SQLite use the
+  // index that has only metrics of models.
+  reader.query(
+      "SELECT m.key, m.value, m.unix_ms, m.step, m.model, m.dataset, m.digest, r.run_id FROM track_metric m"
+      " JOIN track_run r ON r.experiment = m.experiment AND r.place = m.place"
+      " JOIN track_experiment e ON e.id = m.experiment"
+      " JOIN track_experiment home ON home.id = ? AND home.tenant = e.tenant AND home.project = e.project"
+      " WHERE m.model = ? AND m.model <> '' ORDER BY m.key, m.dataset, m.digest, r.run_id",
+      {row.experiment, model.model_id}, [&](const sql::Row& r) {
+        model.metrics.push_back({{std::string(r.text(0)),
+                                  {r.integer(2), r.integer(3), r.is_null(1) ? std::nan("") : r.real(1)},
+                                  std::string(r.text(4)),
+                                  std::string(r.text(5)),
+                                  std::string(r.text(6))},
+                                 std::string(r.text(7))});
+      });
+  return model;
+}
+
+}  // namespace falaj::track
