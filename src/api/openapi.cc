@@ -2,6 +2,7 @@
 // openapi.json (3.1) from the table of routes.
 
 #include "api/errors.h"
+#include "api/mlflow/protocol.h"
 #include "api/route.h"
 #include "foundation/base/text.h"
 
@@ -72,11 +73,12 @@ json::object responses_of(const Route& route, json::object& definitions) {
 std::string operation_id(const Route& route) {
   std::string id(net::name(route.method));
   id = lower(id);
+  if (mlflow::canonical(route.path)) id += "_mlflow";
   for (const auto element : split(route.path.substr(1), '/')) {
-    if (element == "v1") continue;
+    if (element == "v1" || element == "mlflow") continue;
     id += '_';
     for (const char c : element)
-      if (c != '{' && c != '}') id += c == '.' || c == '-' ? '_' : c;
+      if (c != '{' && c != '}' && c != '*') id += c == '.' || c == '-' ? '_' : c;
   }
   return id;
 }

@@ -82,6 +82,7 @@ void Routes::add_foreign(const Declaration& declaration, std::function<json::obj
   auto route = std::make_unique<Route>(declaration);
   route->request_schema = std::move(request_schema);
   route->raw_type = "application/json";
+  route->raw_body = !route->request_schema && route->limits.bytes() > 0;
   route->handle = std::move(handle);
   insert(std::move(route));
 }

@@ -46,8 +46,11 @@ TEST(Errors, EveryCodeHasOneRow) {
 }
 
 TEST(Errors, AreAnsweredWithCodeMessageAndRequestId) {
+  net::Head head;
+  head.path = "/v1/things";
+  head.request_id = "r-7";
   for (const auto code : kCodes) {
-    const auto response = error_response(Error(code, "why", {{"spec.a", "is wrong"}}), "r-7");
+    const auto response = error_response(Error(code, "why", {{"spec.a", "is wrong"}}), head);
     EXPECT_EQ(response.status, row_of(code).http);
     const auto error = parse_json(std::get<std::string>(response.body)).at("error");
     EXPECT_EQ(error.at("code").as_string(), name(code));
