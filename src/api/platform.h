@@ -16,6 +16,8 @@
 #include "governance/iam/rate.h"
 #include "governance/resource/resources.h"
 #include "governance/vault/vault.h"
+#include "lifecycle/models/registry.h"
+#include "lifecycle/track/logged_models.h"
 #include "lifecycle/track/track.h"
 #include "storage/sql/database.h"
 
@@ -36,6 +38,8 @@ struct Platform {
   vault::Vault& vault;
   vault::KeyStore& keys;
   track::Track& track;
+  track::LoggedModels& logged_models;
+  models::Registry& models;
   const sys::Clock& clock;
   sys::Random& random;
   Metrics& metrics;

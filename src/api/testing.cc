@@ -112,9 +112,9 @@ TestApi::TestApi(CallLimits limits)
       answer_key(roots.platform_key(vault::kKeptAnswers)),
       database(sql::open_sqlite(dir / "falaj.db", metrics)) {
   std::vector<sql::Migration> all;
-  for (const auto& module :
-       {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
-        vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(), migrations()})
+  for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
+                             vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
+                             track::LoggedModels::migrations(), models::Registry::migrations(), migrations()})
     all.insert(all.end(), module.begin(), module.end());
   database->migrate(all);
   audit = std::make_unique<audit::AuditLog>(*database, clock, signer);
@@ -131,6 +131,9 @@ TestApi::TestApi(CallLimits limits)
       *database, *directory, *keys, [this](const iam::Zone&) { return std::make_unique<blob::MemoryBackend>(clock); },
       clock, metrics);
   track = std::make_unique<track::Track>(*database, *directory, clock, random, metrics);
+  logged_models = std::make_unique<track::LoggedModels>(*database, clock, random, metrics);
+  webhooks = std::make_unique<models::Webhooks>(*database, roots.platform_key(vault::kWebhookSecrets), clock, random);
+  models = std::make_unique<models::Registry>(*database, *directory, *vault, *webhooks, signer, clock, metrics);
   admin = directory->bootstrap(iam::kTokenLifeMaxUs)->text;
   apply(kResources);
   platform.reset(new Platform{*database,
@@ -140,6 +143,8 @@ TestApi::TestApi(CallLimits limits)
                               *vault,
                               *keys,
                               *track,
+                              *logged_models,
+                              *models,
                               clock,
                               random,
                               metrics,

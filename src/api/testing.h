@@ -77,6 +77,9 @@ class TestApi {
   std::unique_ptr<vault::KeyStore> keys;
   std::unique_ptr<vault::Vault> vault;
   std::unique_ptr<track::Track> track;
+  std::unique_ptr<track::LoggedModels> logged_models;
+  std::unique_ptr<models::Webhooks> webhooks;
+  std::unique_ptr<models::Registry> models;
   std::unique_ptr<Platform> platform;
   Routes routes;
   std::unique_ptr<ApiService> service;

@@ -5,7 +5,9 @@
 #include "api/mlflow/routes.h"
 #include "foundation/base/error.h"
 #include "foundation/base/text.h"
+#include "lifecycle/models/registry.h"
 #include "lifecycle/track/artifacts.h"
+#include "lifecycle/track/logged_models.h"
 #include "lifecycle/track/track.h"
 
 namespace falaj::api::mlflow {
@@ -57,6 +59,7 @@ Target target_of(Platform& platform, const Where& where, std::string_view given,
   };
   if (parts.size() >= 4 && parts[1] == "models" && parts[3] == "artifacts") {
     const std::string id(parts[2]);
+    (void)platform.logged_models.get(where, id);  // of this project, and not deleted
     return {track::model_artifact(id, below(4)), scope("logged-model", id), below(4)};
   }
   if (parts.size() >= 3 && parts[2] == "artifacts") {
@@ -82,19 +85,24 @@ std::string_view type_of(std::string_view path) {
   return "application/octet-stream";
 }
 
-net::Response send(Platform& platform, const Call& call, const Where& where, const std::string& name) {
-  const auto entry = platform.vault.info(where, name);
+}  // namespace
+
+net::Response send_entry(Platform& platform, const Call& call, const Where& where, const vault::Entry& entry) {
   const auto range = net::apply_range(call.head(), entry.bytes);
   net::Response response;
   response.status = range.status;
   for (const auto [key, value] : range.headers) response.headers.add(key, value);
-  response.headers.add("Content-Type", type_of(name));
+  response.headers.add("Content-Type", type_of(entry.name));
   response.headers.add("Content-Disposition", "attachment");  // never shown as a page of this site
   response.headers.add("X-Content-Type-Options", "nosniff");
   if (range.status == 416) return response;
   std::shared_ptr<blob::ObjectReader> reader = platform.vault.open(where, entry, range.offset, range.length);
   response.body = net::StreamBody{[reader] { return reader->next(); }, range.length};
   return response;
+}
+
+net::Response send_artifact(Platform& platform, const Call& call, const Where& where, const std::string& name) {
+  return send_entry(platform, call, where, platform.vault.info(where, name));
 }
 
 void put_files(Text& out, const std::vector<track::ArtifactInfo>& files, const std::string& before) {
@@ -107,6 +115,28 @@ void put_files(Text& out, const std::vector<track::ArtifactInfo>& files, const s
     out.close('}');
   }
   out.close(']');
+}
+
+namespace {
+
+// The files of a version are read, never written.
+std::optional<models::VersionPath> version_path(std::string_view path) {
+  if (!path.starts_with(models::kVersionsRoot) || path.size() <= models::kVersionsRoot.size()) return std::nullopt;
+  return models::parse_version_path(path.substr(models::kVersionsRoot.size() + 1));
+}
+
+std::vector<track::ArtifactInfo> list_version(Platform& platform, const Where& where, const models::VersionPath& of) {
+  const auto prefix = of.path.empty() ? "" : of.path + "/";
+  std::vector<track::ArtifactInfo> out;
+  for (const auto& entry : platform.models.files(where, of.model_row, of.number, prefix)) {
+    const auto rest = entry.name.substr(prefix.size());
+    const auto slash = rest.find('/');
+    if (slash == std::string::npos)
+      out.push_back({rest, false, entry.bytes});
+    else if (out.empty() || !out.back().directory || out.back().path != rest.substr(0, slash))
+      out.push_back({rest.substr(0, slash), true, 0});
+  }
+  return out;
 }
 
 Declaration declare(Method method, std::string_view path, std::string_view action, std::string_view verb,
@@ -133,8 +163,11 @@ void add_proxy(Routes& routes, Platform& platform) {
                              BodyLimit::none(), "MLflow: the bytes of an artifact; Range is understood."),
                      nullptr, [&platform, where_of_call](Call& call, net::Request&) {
                        const auto where = where_of_call(call);
-                       return send(platform, call, where,
-                                   target_of(platform, where, call.parameter("path"), false).root);
+                       const auto path = track::checked_artifact_path(call.parameter("path"));
+                       if (const auto of = version_path(path))
+                         return send_entry(platform, call, where,
+                                           platform.models.file(where, of->model_row, of->number, of->path));
+                       return send_artifact(platform, call, where, target_of(platform, where, path, false).root);
                      });
   routes.add_foreign(declare(Method::del, "/api/2.0/mlflow-artifacts/artifacts/{path*}", "run.write", "artifact.remove",
                              kMessageMax, "MLflow: remove an artifact, or a directory of them."),
@@ -151,6 +184,10 @@ void add_proxy(Routes& routes, Platform& platform) {
               [&platform](Call&, const Where& where, const ListIn& in) {
                 Text out;
                 out.open('{');
+                if (const auto of = version_path(track::checked_artifact_path(in.path))) {
+                  put_files(out, list_version(platform, where, *of), "");
+                  return out.close('}').take();
+                }
                 put_files(out,
                           track::list_artifacts(platform.vault, where, target_of(platform, where, in.path, false).root),
                           "");
@@ -180,8 +217,8 @@ void add_artifact_routes(Routes& routes, Platform& platform) {
                        const auto in = read<ListIn>(call, request, Method::get);
                        const auto where = where_of(call.parameters(), call.caller());
                        const auto run = platform.track.run_info(where, in.run_id.empty() ? in.run_uuid : in.run_id);
-                       return send(platform, call, where,
-                                   track::run_artifact(run.run_id, track::checked_artifact_path(in.path)));
+                       return send_artifact(platform, call, where,
+                                            track::run_artifact(run.run_id, track::checked_artifact_path(in.path)));
                      });
 }
 

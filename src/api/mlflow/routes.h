@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "api/mlflow/protocol.h"
 #include "api/platform.h"
 #include "api/route.h"
+#include "lifecycle/track/artifacts.h"
 
 namespace falaj::api::mlflow {
 
@@ -10,5 +12,13 @@ namespace falaj::api::mlflow {
 void add_experiment_routes(Routes& routes, Platform& platform);
 void add_run_routes(Routes& routes, Platform& platform);       // runs, params, metrics, tags, inputs, history
 void add_artifact_routes(Routes& routes, Platform& platform);  // the proxy, and the lists of what a run has
+void add_logged_model_routes(Routes& routes, Platform& platform);
+void add_registry_routes(Routes& routes, Platform& platform);  // registered models, versions, aliases, stages
+
+// A stored file as an answer; Range is understood. The second takes its name in the vault.
+net::Response send_entry(Platform& platform, const Call& call, const track::Where& where, const vault::Entry& entry);
+net::Response send_artifact(Platform& platform, const Call& call, const track::Where& where, const std::string& name);
+// The member "files", when there are any; `before` is the directory they are in.
+void put_files(Text& out, const std::vector<track::ArtifactInfo>& files, const std::string& before);
 
 }  // namespace falaj::api::mlflow

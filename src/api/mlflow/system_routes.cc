@@ -40,6 +40,8 @@ void add_mlflow_routes(Routes& routes, Platform& platform) {
   mlflow::add_experiment_routes(routes, platform);
   mlflow::add_run_routes(routes, platform);
   mlflow::add_artifact_routes(routes, platform);
+  mlflow::add_logged_model_routes(routes, platform);
+  mlflow::add_registry_routes(routes, platform);
 }
 
 }  // namespace falaj::api

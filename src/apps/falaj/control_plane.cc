@@ -93,9 +93,9 @@ iam::Rate rate(std::int64_t per_second) {
 
 std::vector<sql::Migration> all_migrations() {
   std::vector<sql::Migration> all;
-  for (const auto& module :
-       {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
-        vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(), api::migrations()})
+  for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
+                             vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
+                             track::LoggedModels::migrations(), models::Registry::migrations(), api::migrations()})
     all.insert(all.end(), module.begin(), module.end());
   return all;
 }
@@ -151,7 +151,8 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
       roots_(vault::RootKeys::open(*files_, kRootKeyFile, passphrase_)),
       signer_(roots_.platform_key(vault::kAuditSignatures)),
       answer_key_(roots_.platform_key(vault::kKeptAnswers)),
-      database_(open_database(settings_, environment_, metrics_)) {
+      database_(open_database(settings_, environment_, metrics_)),
+      manifest_signer_(roots_.platform_key(vault::kModelManifests)) {
   audit_ = std::make_unique<audit::AuditLog>(*database_, clock_, signer_);
   database_->set_ledger(*audit_);
   directory_ =
@@ -168,6 +169,11 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
                                           backend_maker(settings_, environment_, clock_, random_), clock_, metrics_,
                                           options);
   track_ = std::make_unique<track::Track>(*database_, *directory_, clock_, random_, metrics_);
+  logged_models_ = std::make_unique<track::LoggedModels>(*database_, clock_, random_, metrics_);
+  webhooks_ =
+      std::make_unique<models::Webhooks>(*database_, roots_.platform_key(vault::kWebhookSecrets), clock_, random_);
+  models_ = std::make_unique<models::Registry>(*database_, *directory_, *vault_, *webhooks_, manifest_signer_, clock_,
+                                               metrics_);
   bootstrap();
   platform_.reset(new api::Platform{*database_,
                                     *directory_,
@@ -176,6 +182,8 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
                                     *vault_,
                                     *keys_,
                                     *track_,
+                                    *logged_models_,
+                                    *models_,
                                     clock_,
                                     random_,
                                     metrics_,

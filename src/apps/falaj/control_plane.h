@@ -78,7 +78,11 @@ class ControlPlane {
   std::unique_ptr<resource::Resources> resources_;
   std::unique_ptr<vault::KeyStore> keys_;
   std::unique_ptr<vault::Vault> vault_;
+  const crypto::Signer manifest_signer_;
   std::unique_ptr<track::Track> track_;
+  std::unique_ptr<track::LoggedModels> logged_models_;
+  std::unique_ptr<models::Webhooks> webhooks_;
+  std::unique_ptr<models::Registry> models_;
   bool first_start_ = false;
   std::atomic<bool> ready_{false};
   std::unique_ptr<api::Platform> platform_;
