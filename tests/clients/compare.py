@@ -6,7 +6,11 @@
 
 Measures: metrics logged durably, runs made and finished, searches over many runs, the first page of a long history, files
 up and down. Prints what it measured and one JSON line a claim; exits 1 when a goal was missed. Both servers run with their
-defaults (MLflow: four workers). MLflow's SQL store is SQLite, which syncs every commit; its file store syncs nothing.
+defaults (MLflow: four workers). MLflow's SQL store is SQLite, which syncs every commit (four times), as falaj does (once); its
+file store syncs nothing and is shown, not judged.
+
+MLflow's answers on a kept connection are late by 40 ms (see load.Connection.receive), which its own clients feel. The claims
+leave that out, to MLflow's advantage; the line "as clients feel it" shows it for each server.
 """
 import argparse
 import hashlib
@@ -45,8 +49,8 @@ class Subject:
         self.name, self.server = name, server
         self.found = {}
 
-    def connection(self):
-        return load.Connection(self.server.tracking_uri, self.server.token)
+    def connection(self, **more):
+        return load.Connection(self.server.tracking_uri, self.server.token, **more)
 
     def note(self, key, value, text):
         self.found[key] = value
@@ -90,6 +94,18 @@ def measure_logging(subject, sizes):
             got = load.Measured([batch_work(subject, experiment, metrics, c) for c in range(clients)], sizes.seconds)
             subject.note(key, got.rate * metrics, f"{got.rate * metrics:.0f} metrics/s; calls {got}")
             subject.found[key + " p50"], subject.found[key + " p99"] = got.percentile_ms(50), got.percentile_ms(99)
+
+
+def measure_felt(subject, sizes):
+    """One point a call with ordinary acknowledgements, as requests (and so the MLflow client) has them."""
+    connection = subject.connection(acknowledge_at_once=False)
+    run, step = new_run(connection, new_experiment(connection, "felt")), iter(range(1, 1 << 30))
+
+    def work():
+        point = {"run_id": run, "key": "m", "value": 1, "timestamp": next(step)}
+        connection.exchange(connection.request("POST", API + "runs/log-metric", json.dumps(point).encode()))
+    got = load.Measured([work], sizes.seconds)
+    subject.note("log_metric as clients feel it, 1 client", got.rate, str(got))
 
 
 def measure_runs(subject, sizes):
@@ -191,8 +207,8 @@ def measure_search(subject, sizes):
     for name, wanted in SEARCHES.items():
         body = {"experiment_ids": [experiment], "max_results": 100, **wanted}
         found = connection.call("POST", API + "runs/search", body)["runs"]
-        if len(found) != 100:
-            raise AssertionError(f"{len(found)} runs on a page of 100")
+        if len(found) < min(100, sizes.runs // 25):  # about a twentieth of the runs match the narrower filter
+            raise AssertionError(f"only {len(found)} runs found")
         request = connection.request("POST", API + "runs/search", json.dumps(body).encode())
         seconds = load.median_seconds(lambda: connection.exchange(request), sizes.searches)
         subject.note(f"search, {name}", 1 / seconds, f"{1000 * seconds:.2f} ms over {sizes.runs} runs")
@@ -240,11 +256,21 @@ def measure_files(subject, source, size):
     if not isinstance(got, int) or got != size or again != size or digest.hexdigest() != expected:
         raise AssertionError(f"{got} and {again} of {size} bytes came back, or others")
     subject.note("file down", size / taken / 1e6, f"{size / taken / 1e6:.0f} MB/s, {size >> 20} MiB")
+    # Beside what it is compared with, for disks are as busy as their neighbours are.
+    copy = source.with_name("copy.bin")
+    seconds = load.median_seconds(lambda: load.copy_and_hash(source, copy), 3)
+    os.remove(copy)
+    subject.note("copy", size / seconds / 1e6, f"{size / seconds / 1e6:.0f} MB/s by plain copy + sha256 + fsync, the limit")
 
 
 def measure(subject, sizes, source):
     size = os.path.getsize(source)
-    steps = [("logging", lambda: measure_logging(subject, sizes)), ("runs", lambda: measure_runs(subject, sizes)),
+    # Neighbours on the machine and its disk change between two servers' turns: without this the ratios cannot be judged.
+    def surroundings(when):
+        half, tenth = load.sync_ms(source.parent)
+        print(f"{subject.name}: {when}: load {os.getloadavg()[0]:.1f}, fdatasync p50 {half:.2f} ms, p90 {tenth:.2f} ms", flush=True)
+    surroundings("before")
+    steps = [("felt", lambda: measure_felt(subject, sizes)), ("logging", lambda: measure_logging(subject, sizes)), ("runs", lambda: measure_runs(subject, sizes)),
              ("files", lambda: measure_files(subject, source, size))]
     if subject.name != "MLflow file store":  # it reads every file of every run for a search: minutes for one
         steps += [("search", lambda: measure_search(subject, sizes)), ("history", lambda: measure_history(subject, sizes))]
@@ -254,6 +280,7 @@ def measure(subject, sizes, source):
         except Exception as e:  # one measure that fails must not hide the others
             say_failed(subject, name, e)
             subject.found["failed"] = True
+    surroundings("after")
 
 
 def claim(text, unit, ours, against, theirs, goal):
@@ -266,7 +293,7 @@ def claim(text, unit, ours, against, theirs, goal):
     return ratio >= goal
 
 
-def claims(falaj, sql, copy_rate):
+def claims(falaj, sql):
     """Every claim is judged against MLflow's SQL store, the only one of its stores that keeps what it has acknowledged."""
     against, met = "MLflow on SQLite", []
     for metrics in (1000, 1):
@@ -281,7 +308,7 @@ def claims(falaj, sql, copy_rate):
     key = "first page of a history"
     met.append(claim(f"mlflow: {key}", "page/s", falaj.get(key), against, sql.get(key), 20))
     for key in ("file up", "file down"):
-        met.append(claim(f"mlflow: {key}", "MB/s", falaj.get(key), "copy + sha256 of the same bytes", copy_rate, 0.5))
+        met.append(claim(f"mlflow: {key}", "MB/s", falaj.get(key), "copy + sha256 of the same bytes", falaj.get("copy"), 0.5))
         met.append(claim(f"mlflow: {key}, against MLflow", "MB/s", falaj.get(key), against, sql.get(key), 1))
     return all(met)
 
@@ -304,10 +331,6 @@ def main():
         with open(source, "wb") as file:
             for _ in range(sizes.file_bytes >> 20):
                 file.write(chance.randbytes(1 << 20))
-        copy_seconds = load.copy_and_hash_seconds(source, pathlib.Path(directory) / "copy.bin")
-        copy_rate = sizes.file_bytes / copy_seconds / 1e6
-        os.remove(pathlib.Path(directory) / "copy.bin")
-        print(f"limit: copy + sha256 + fsync: {copy_rate:.0f} MB/s, {sizes.file_bytes >> 20} MiB", flush=True)
         for key, (name, start) in subjects.items():
             if arguments.only in (None, key):
                 server = start(pathlib.Path(directory) / key)
@@ -319,7 +342,7 @@ def main():
                     server.stop()
     if not {"falaj", "sql"} <= set(found):
         return 0
-    return 0 if claims(found["falaj"], found["sql"], copy_rate) and "failed" not in found["falaj"] else 1
+    return 0 if claims(found["falaj"], found["sql"]) and "failed" not in found["falaj"] else 1
 
 
 if __name__ == "__main__":
