@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include <fmt/format.h>
 
 #include "foundation/base/testing.h"
@@ -153,6 +155,21 @@ TEST_P(Registries, TakeEverySpellingOfASourceOfTheProject) {
   EXPECT_EQ(registry->files(kFlights, single.model_row, make("runs:/" + run_id).number, "").size(), 2U);
 }
 
+TEST_P(Registries, TakeSoManyFilesAndNoMore) {
+  if (GetParam() != "sqlite") GTEST_SKIP() << "the limit is not the engine's";
+  const auto run_id = run_with(kFlights, {{"model/0", "x"}});
+  base.scratch->tamper(
+      fmt::format("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) "
+                  "INSERT INTO blob_name SELECT b.tenant, b.project, '@run/{}/model/' || n.i, b.zone, b.address, "
+                  "b.bytes, b.content, b.created_us, b.created_by FROM blob_name b, n",
+                  kFilesMax - 1, run_id));
+  const auto version = version_of(kFlights, "delay", run_id);
+  EXPECT_EQ(registry->files(kFlights, version.model_row, 1, "").size(), kFilesMax);
+  EXPECT_EQ(verify(registry->manifest(kFlights, version.model_row, 1), registry->public_key()).files.size(), kFilesMax);
+  base.put(kFlights, track::run_artifact(run_id, "model/one past"), "x");
+  EXPECT_ERROR(version_of(kFlights, "delay", run_id), Code::exhausted);
+}
+
 TEST_P(Registries, RefuseSourcesThatAreNotOfTheProject) {
   const auto foreign = run_with(kCargo, {{"model/a", "secret"}});
   const auto foreign_model = model_with(kCargo, foreign, {{"a", "secret"}});
@@ -281,6 +298,20 @@ TEST_P(Registries, HidePromptsFromThoseWhoDoNotAskForThem) {
   EXPECT_THAT(names("tags.`mlflow.prompt.is_prompt` != 'true'"), ElementsAre("delay"));
   EXPECT_THAT(versions(""), ElementsAre("delay/1"));
   EXPECT_THAT(versions("tags.`mlflow.prompt.is_prompt` = 'true'"), ElementsAre("greeting/1"));
+}
+
+TEST_P(Registries, NumberVersionsMadeAtOnceWithoutGaps) {
+  const auto run_id = run_with(kFlights, {{"model/a", "x"}});
+  version_of(kFlights, "delay", run_id);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 5; ++i) version_of(kFlights, "delay", run_id);
+    });
+  for (auto& thread : threads) thread.join();
+  const auto found = registry->search_versions(kFlights, {"name = 'delay'", {"version_number ASC"}}).items;
+  ASSERT_EQ(found.size(), 21U);
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].number, static_cast<std::int64_t>(i + 1));
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, Registries, testing::ValuesIn(sql::engines()));

@@ -63,7 +63,8 @@ constexpr sql::Migration kMigrations[] = {
      " event TEXT NOT NULL, body TEXT NOT NULL, state TEXT NOT NULL, tries BIGINT NOT NULL,"
      " created_us BIGINT NOT NULL, due_us BIGINT NOT NULL, status BIGINT NOT NULL, error TEXT NOT NULL);"
      "CREATE INDEX models_delivery_due ON models_delivery(due_us, id) WHERE state = 'waiting';"
-     "CREATE INDEX models_delivery_webhook ON models_delivery(webhook, state, id)"},
+     "CREATE INDEX models_delivery_webhook ON models_delivery(webhook, state, due_us, id);"
+     "CREATE INDEX models_delivery_ended ON models_delivery(created_us) WHERE state <> 'waiting'"},
 };
 
 ModelRow read_model(const sql::Row& row) {

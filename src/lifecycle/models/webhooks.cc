@@ -222,7 +222,8 @@ void Webhooks::emit(sql::Writer& w, const Where& where, std::string_view event, 
     const auto& events = row.webhook.events;
     if (std::find(events.begin(), events.end(), event) == events.end()) continue;
     const auto waiting = *w.first(
-        "SELECT COUNT(*) FROM (SELECT 1 FROM models_delivery WHERE webhook = ? AND state = 'waiting' LIMIT ?) AS some",
+        "SELECT COUNT(*) FROM (SELECT 1 FROM models_delivery WHERE webhook = ? AND state = 'waiting' LIMIT ?) AS "
+        "first_ones",
         {row.id, static_cast<std::int64_t>(kDeliveriesWaitingMax)}, [](const sql::Row& r) { return r.integer(0); });
     const bool full = waiting >= static_cast<std::int64_t>(kDeliveriesWaitingMax);
     w.execute(
@@ -246,16 +247,23 @@ void Webhooks::wake() {
   if (wake_) wake_();
 }
 
+Webhooks::Target Webhooks::read_target(const sql::Row& row) const {
+  Target out{std::string(row.text(1)), ""};
+  if (!row.is_null(2)) out.secret = as_text(crypto::open(key_, header_of(row.integer(0)), row.bytes(2)));
+  return out;
+}
+
 std::optional<Webhooks::Target> Webhooks::target(sql::Reader& reader, std::int64_t row) {
-  return reader
-      .first("SELECT url, secret, active FROM models_webhook WHERE id = ?", {row},
-             [&](const sql::Row& r) -> std::optional<Target> {
-               if (r.integer(2) == 0) return std::nullopt;
-               Target out{std::string(r.text(0)), ""};
-               if (!r.is_null(1)) out.secret = as_text(crypto::open(key_, header_of(row), r.bytes(1)));
-               return out;
-             })
-      .value_or(std::nullopt);
+  return reader.first("SELECT id, url, secret FROM models_webhook WHERE id = ? AND active = 1", {row},
+                      [&](const sql::Row& r) { return read_target(r); });
+}
+
+Webhooks::Target Webhooks::target(const Where& where, const std::string& id) {
+  return database_.read([&](sql::Reader& r) {
+    const auto row = need_webhook(r, where, id);
+    return *r.first("SELECT id, url, secret FROM models_webhook WHERE id = ?", {row.id},
+                    [&](const sql::Row& found) { return read_target(found); });
+  });
 }
 
 }  // namespace falaj::models

@@ -82,9 +82,11 @@ class Webhooks {
     std::string url, secret;
   };
   std::optional<Target> target(sql::Reader& reader, std::int64_t row);  // nothing: it is gone or not active
+  Target target(const Where& where, const std::string& id);             // active or not; throws not_found
 
  private:
   Bytes seal(std::int64_t row, std::string_view secret) const;
+  Target read_target(const sql::Row& row) const;
   void wake();
 
   sql::Database& database_;
