@@ -29,7 +29,10 @@ struct RunIn {
   std::string run_id, run_uuid, key, value, status, model_json;
   std::optional<std::int64_t> end_time;
   std::optional<std::string> run_name;
-  const std::string& id() const { return run_id.empty() ? run_uuid : run_id; }
+  const std::string& id() const {
+    if (run_id.empty() && run_uuid.empty()) throw Error(Code::invalid, "run_id: is missing");
+    return run_id.empty() ? run_uuid : run_id;
+  }
 };
 struct LogMetricIn : MetricIn {
   std::string run_id, run_uuid;

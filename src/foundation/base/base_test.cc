@@ -76,6 +76,11 @@ TEST(Json, RefusesDepthGarbageAndTrailingText) {
   EXPECT_EQ(parse_json(" {\"a\": [1, 2]} ").at("a").as_array().size(), 2U);
   EXPECT_NO_THROW(parse_json(std::string(kJsonDepthMax, '[') + std::string(kJsonDepthMax, ']')));
   EXPECT_ERROR(parse_json(std::string(kJsonDepthMax + 1, '[') + std::string(kJsonDepthMax + 1, ']')), Code::invalid);
+  EXPECT_EQ(parse_json("[0.00019120458891013384]").at(0).as_double(), 0.00019120458891013384);  // to the last digit
+  EXPECT_EQ(parse_json(R"({"a":1,"a":2})").at("a").as_int64(), 2);
+  EXPECT_EQ(parse_json("18446744073709551615").as_uint64(), 18446744073709551615U);
+  EXPECT_EQ(parse_json("100000000000000000000").as_double(), 1e20);
+  EXPECT_ERROR(parse_json("[\"\xff\"]"), Code::invalid);
   EXPECT_ERROR(parse_json("{} {}"), Code::invalid);
   EXPECT_ERROR(parse_json("{\"a\":"), Code::invalid);
   EXPECT_ERROR(parse_json(""), Code::invalid);

@@ -5,11 +5,50 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <simdjson.h>
 
 #include "foundation/base/error.h"
 
 namespace falaj {
 namespace {
+
+constexpr std::size_t kKeptBytesMax = 1 << 20;
+
+// Boost 1.81 reads the last digit of some numbers wrongly, so simdjson reads them, which is faster besides.
+json::value to_value(const simdjson::dom::element& in, std::size_t depth) {
+  using Type = simdjson::dom::element_type;
+  if ((in.is_array() || in.is_object()) && depth == kJsonDepthMax)
+    throw Error(Code::invalid, fmt::format("json: nested more than {} deep", kJsonDepthMax));
+  switch (in.type()) {
+    case Type::ARRAY: {
+      const auto array = simdjson::dom::array(in);
+      json::array out;
+      out.reserve(array.size());
+      for (const auto item : array) out.push_back(to_value(item, depth + 1));
+      return out;
+    }
+    case Type::OBJECT: {
+      const auto object = simdjson::dom::object(in);
+      json::object out;
+      out.reserve(object.size());
+      for (const auto member : object) out.insert_or_assign(member.key, to_value(member.value, depth + 1));
+      return out;
+    }
+    case Type::STRING:
+      return json::value(std::string_view(in));
+    case Type::INT64:
+      return std::int64_t(in);
+    case Type::UINT64:
+      return std::uint64_t(in);
+    case Type::DOUBLE:
+      return double(in);
+    case Type::BOOL:
+      return bool(in);
+    case Type::NULL_VALUE:
+      break;
+  }
+  return nullptr;
+}
 
 void write_canonical(std::string& out, const json::value& value) {
   if (const auto* object = value.if_object()) {
@@ -71,6 +110,12 @@ void write_pretty(std::string& out, const json::value& value, std::size_t indent
 }  // namespace
 
 json::value parse_json(std::string_view text) {
+  thread_local simdjson::dom::parser kept;  // with its memory, unless a large document would make it hold much
+  simdjson::dom::parser own;
+  simdjson::dom::element root;
+  if ((text.size() <= kKeptBytesMax ? kept : own).parse(text.data(), text.size()).get(root) == simdjson::SUCCESS)
+    return to_value(root, 0);
+  // Boost's parser says better what is wrong and where, and takes whole numbers of more than 64 bits.
   json::parse_options options;
   options.max_depth = kJsonDepthMax;
   json::stream_parser parser({}, options);

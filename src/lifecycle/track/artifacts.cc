@@ -60,12 +60,17 @@ std::string model_artifact(std::string_view model_id, std::string_view path) { r
 std::string checked_artifact_path(std::string_view path) {
   while (path.ends_with('/')) path.remove_suffix(1);
   if (path.empty()) return "";
+  refuse_escapes(path);
+  // A '%' is a character like any other here; but whoever decodes the name once more must not leave the directory.
   std::string seen(path);
   for (int i = 0; i < kDecodingsMax; ++i) {
-    refuse_escapes(seen);
     auto next = decoded(seen);
     if (next == seen) return std::string(path);
     seen = std::move(next);
+    if (seen.starts_with('/') || seen.find('\\') != std::string::npos)
+      throw Error(Code::invalid, "invalid path: it hides a separator");
+    for (const auto element : split(seen, '/'))
+      if (element == "..") throw Error(Code::invalid, "invalid path: it hides a '..' element");
   }
   throw Error(Code::invalid, "invalid path: it is encoded too many times");
 }

@@ -66,7 +66,7 @@ void append_points(sql::Writer& w, std::int64_t series, std::int64_t appends, st
   insert(points);
   constexpr std::int64_t kFold = 32;
   for (std::int64_t span = kFold; appends % span == 0; span *= kFold) {
-    const auto total = *w.first("SELECT SUM(points) FROM track_block WHERE series = ? AND number > ? AND number <= ?",
+    const auto total = *w.first("SELECT CAST(SUM(points) AS BIGINT) FROM track_block WHERE series = ? AND number > ? AND number <= ?",
                                 {series, appends - span, appends}, [](const sql::Row& row) { return row.integer(0); });
     if (total > static_cast<std::int64_t>(kPointsPerBlockMax)) break;
     std::vector<Point> folded;
