@@ -96,12 +96,16 @@ def text_dict_figure_image_table(stage):
         mlflow.log_image(numpy.zeros((4, 4, 3), dtype=numpy.uint8), key="seen", step=3)
         mlflow.log_table({"q": ["a", "b"], "n": [1, 2]}, "t.json")
         mlflow.log_table(pandas.DataFrame({"q": ["c"], "n": [3]}), "t.json")
+        mlflow.flush_artifact_async_logging()  # images with a key are sent behind our back
     root = f"runs:/{run.info.run_id}"
     equal(mlflow.artifacts.load_text(root + "/notes/a.txt"), "ünï\ntext")
     equal(mlflow.artifacts.load_dict(root + "/d.json"), {"k": [1, 2.5, "ü"]})
     equal(mlflow.artifacts.load_image(root + "/i.png").size, (4, 4))
     table = mlflow.load_table("t.json", run_ids=[run.info.run_id])
     equal((list(table["q"]), list(table["n"])), (["a", "b", "c"], [1, 2, 3]))
+    # Version 2 names such an image with percent signs before digits, and escapes them: a server that decodes twice loses it.
+    images = [f.path for f in stage.client.list_artifacts(run.info.run_id, "images")]
+    true(any(p.endswith(".png") and "step" in p for p in images), f"images with a key: {images}")
     equal(json.loads(mlflow.get_run(run.info.run_id).data.tags["mlflow.loggedArtifacts"]), [{"path": "t.json", "type": "table"}])
     found = tree(stage, run.info.run_id)
     true({"notes", "plots", "images", "plots/f.png", "i.png", "d.yml"} <= set(found), sorted(found))

@@ -104,6 +104,38 @@ def viewer_reads_and_does_not_write(stage):
     equal((stage.client.get_run(run).data.metrics, stage.client.get_run(run).info.lifecycle_stage), ({}, "active"))
 
 
+@case(servers=("falaj",))
+def projects_do_not_see_each_other(stage):
+    run = stage.run()
+    stage.client.log_text(run, "secret", "a.txt")
+    name = stage.name("mine")
+    stage.client.create_registered_model(name)
+    stage.control({"project": "other"})
+    uri = stage.uri.removesuffix("/default") + "/other"
+    other = MlflowClient(uri, uri)
+    equal(other.get_experiment("0").name, "Default")
+    for look in (lambda: other.get_run(run), lambda: other.get_registered_model(name), lambda: other.log_metric(run, "m", 1)):
+        refused("RESOURCE_DOES_NOT_EXIST", look)
+    mine = stage.client.get_run(run).info
+    true(stage.client.get_experiment(mine.experiment_id).name not in {e.name for e in other.search_experiments()}, "an experiment is seen")
+    equal([r.info.run_id for r in other.search_runs([mine.experiment_id])], [])
+    # Files without the client, which remembers where a run's are and would ask the project it first saw it in.
+    place = mine.artifact_uri.split(":/", 1)[1].lstrip("/")
+    for path in (f"/api/2.0/mlflow-artifacts/artifacts/{place}/a.txt", f"/api/2.0/mlflow-artifacts/artifacts?path={place}",
+                 f"/api/2.0/mlflow/artifacts/list?run_id={run}"):
+        equal((stage.raw("GET", path)[0], stage.raw("GET", path, uri=uri)[0]), (200, 404), path)
+    equal(stage.client.get_run(run).data.metrics, {})
+
+
+@case(servers=("falaj",))
+def address_without_a_project_is_the_default_one(stage):
+    run = stage.run()
+    host = stage.uri.split("/mlflow/")[0]
+    equal(MlflowClient(host, host).get_run(run).info.run_id, run)
+    status, answer = stage.raw("GET", "/api/2.0/mlflow/experiments/get?experiment_id=0", uri=host + "/mlflow/default/none")
+    equal((status, answer["error_code"]), (404, "RESOURCE_DOES_NOT_EXIST"))
+
+
 @case(servers=("falaj",), alone=True)
 def killed_in_mid_run(stage):
     """Every logger's calls go through one kill -9 and a restart at the same port, without the recorder between."""

@@ -26,12 +26,15 @@ NEWEST = 3  # the genuine server of this generation is the reference for the cli
 
 
 def control_server(server):
-    """Lets a case ask for a token or for the server's death. Returns the HTTP server; its thread ends with shutdown."""
+    """Lets a case ask for a token, a project or the server's death. Returns the HTTP server; its thread ends with shutdown."""
     class Control(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             order = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if "token" in order:
                 answer = {"token": server.token_of(order["token"])}
+            elif "project" in order:
+                server.make_project(order["project"])
+                answer = {}
             else:
                 server.kill()
                 server.start()

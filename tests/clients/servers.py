@@ -149,6 +149,9 @@ class Falaj(Server):
             raise RuntimeError(f"falaj {' '.join(argv)}: {done.stderr.strip()}")
         return done.stdout.strip()
 
+    def make_project(self, name):
+        self.must("apply", "-f", "-", text=f"apiVersion: falaj/v1\nkind: Project\nmetadata: {{tenant: default, name: {name}}}\nspec: {{zone: local}}\n")
+
     def token_of(self, kind):
         """A viewer's token, or one that was valid and is no longer."""
         if kind == "viewer":
