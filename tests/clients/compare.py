@@ -319,7 +319,7 @@ def main():
     parser.add_argument("--only", choices=["falaj", "sql", "file"])
     parser.add_argument("--binary", default=str(servers.ROOT / "build/release/bin/falaj"))
     arguments = parser.parse_args()
-    if not servers.python_of(3).exists():
+    if not servers.is_installed(3):
         print("SKIPPED mlflow: the genuine server is not there; run ./setup --clients", file=sys.stderr)
         return 2
     sizes, found = Sizes(arguments.quick), {}

@@ -88,8 +88,8 @@ def main():
     arguments = parser.parse_args()
     generations = [int(g) for g in arguments.clients.split(",")]
     for generation in generations:
-        if not servers.python_of(generation).exists():
-            print(f"SKIPPED clients: {servers.python_of(generation)} is not there; run ./setup --clients")
+        if not servers.is_installed(generation):
+            print(f"SKIPPED clients: MLflow {generation} is not installed; run ./setup --clients")
             return SKIPPED
     passed = failed = 0
     with tempfile.TemporaryDirectory(prefix="clients-") as directory:

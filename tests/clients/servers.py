@@ -31,6 +31,11 @@ def python_of(generation):
     return CLIENTS / f"mlflow{generation}" / "bin" / "python"
 
 
+def is_installed(generation):
+    """Wholly: ./setup leaves its mark last, and a half-made environment has a python too."""
+    return (CLIENTS / f"mlflow{generation}" / ".obtained").exists()
+
+
 def clean_environment(**more):
     keep = {k: os.environ[k] for k in ("PATH", "HOME", "LANG", "TMPDIR") if k in os.environ}
     return {**keep, "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "1", **more}
