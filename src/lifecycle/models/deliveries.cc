@@ -179,7 +179,7 @@ std::size_t Deliveries::deliver_for(std::int64_t webhook) {
     const auto jitter = static_cast<double>(random_.below(1000)) / 1000;
     const auto verdict = judge(attempt, item.tries + 1, options_, jitter);
     const auto next = clock_.wall().count() + verdict.wait_us;
-    const sql::Act act{"system/webhooks", "webhook.deliver", "/", ""};
+    const sql::Act act{"system/webhooks", "webhook.deliver", target ? target->resource : "/", ""};
     database_.write(act, [&](sql::Writer& w) {
       w.execute("UPDATE models_delivery SET state = ?, tries = ?, due_us = ?, status = ?, error = ? WHERE id = ?",
                 {models::name(verdict.state), item.tries + 1, next, std::int64_t{attempt.status}, error, item.row});

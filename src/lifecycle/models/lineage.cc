@@ -273,6 +273,9 @@ std::optional<std::string> Registry::descends(const Where& where, const std::str
       if (!version.aliases.empty())
         return fmt::format("version {} of model '{}', which the alias '{}' points at, came from it", version.number,
                            version.model, version.aliases.front());
+      if (version.stage == Stage::production || version.stage == Stage::staging)
+        return fmt::format("version {} of model '{}', which is in stage {}, came from it", version.number,
+                           version.model, models::name(version.stage));
     }
     if (!lineage.whole) return "too much came from it to know that nothing of it is in use";
     return std::nullopt;

@@ -89,6 +89,8 @@ TEST_P(LineageOf, ARunBehindAnAliasIsNotToBeRemoved) {
   EXPECT_FALSE(registry->descends(kFlights, run_with(kFlights, {})));
   registry->delete_version(kFlights, "copy", 1, act());
   EXPECT_FALSE(registry->descends(kFlights, pretraining));
+  registry->set_stage(kFlights, "delay", 1, Stage::production, false, act());
+  EXPECT_TRUE(registry->descends(kFlights, pretraining));
   EXPECT_ERROR(registry->descends(kCargo, pretraining), Code::not_found);
 }
 

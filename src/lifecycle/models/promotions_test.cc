@@ -102,10 +102,11 @@ TEST_P(PromotionsOf, WaitForASecondPersonWhereTheModelAsksForOne) {
 
   const auto gone = promote(3, "champion");
   registry->delete_version(kFlights, "delay", 3, act());
-  EXPECT_ERROR(promotions->decide(kFlights, gone.id, true, "", act("user/eve")), Code::not_found);
-  EXPECT_EQ(promotions->get(kFlights, gone.id).state, PromotionState::pending);
+  EXPECT_ERROR(promotions->decide(kFlights, gone.id, true, "", act("user/eve")), Code::conflict);
+  EXPECT_EQ(promotions->get(kFlights, gone.id).decision, "the version was deleted");
+  const auto with_it = promote(2, "champion");
   registry->delete_model(kFlights, "delay", act());
-  EXPECT_EQ(promotions->get(kFlights, gone.id).state, PromotionState::rejected);
+  EXPECT_EQ(promotions->get(kFlights, with_it.id).state, PromotionState::rejected);
 }
 
 TEST_P(PromotionsOf, TellWhatAnAliasPointedAtWhenItsModelIsGone) {

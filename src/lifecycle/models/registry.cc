@@ -104,10 +104,6 @@ void Registry::delete_model(const Where& where, const std::string& name, const s
     for (const auto& version : versions_of(w, where, &row.model)) drop_version(w, where, version, act);
     w.execute("UPDATE models_model SET deleted_us = ?, updated_ms = ? WHERE id = ?",
               {clock_.wall().count(), now_ms(), row.model.row});
-    w.execute(
-        "UPDATE models_promotion SET state = 'rejected', decided_us = ?, decided_by = ?, decision = ?"
-        " WHERE model = ? AND state = 'pending'",
-        {clock_.wall().count(), act.actor, "the model was deleted", row.model.row});
     w.record({resource_of(where, name), crypto::sha256(row.model.description), {}});
   });
 }

@@ -92,7 +92,7 @@ class Registry {
                         const sql::Act& act);
   Digest write_files(sql::Writer& w, const Where& where, const Version& version, const Plan& plan,
                      const std::string& pin);
-  std::optional<Version> replayed(sql::Writer& w, const ModelRow& model, const NewVersion& wanted,
+  std::optional<Version> replayed(sql::Writer& w, const ModelRow& model, const NewVersion& wanted, const Plan& plan,
                                   const sql::Act& act) const;
   void drop_version(sql::Writer& w, const Where& where, const Version& version, const sql::Act& act);
   void check_project(const Where& where) const;

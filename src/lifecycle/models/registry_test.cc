@@ -209,9 +209,13 @@ TEST_P(Registries, AnswerACreationAgainWhoseAnswerWasLost) {
   registry->set_version_tag(kFlights, "delay", 3, {"k", "v"}, act());
   const auto third = registry->version(kFlights, "delay", 3);
   EXPECT_EQ(version_of(kFlights, "delay", third.run_id).number, 4) << "somebody has used it since";
+  base.clock.advance(std::chrono::minutes(1));
+  restart();
+  base.put(kFlights, track::run_artifact(third.run_id, "model/a"), "new");
+  EXPECT_EQ(version_of(kFlights, "delay", third.run_id).number, 5) << "other files by now";
   base.clock.advance(std::chrono::minutes(11));
   restart();
-  EXPECT_EQ(version_of(kFlights, "delay", third.run_id).number, 5) << "too long ago";
+  EXPECT_EQ(version_of(kFlights, "delay", third.run_id).number, 6) << "too long ago";
 }
 
 TEST_P(Registries, PointAliasesAtVersions) {
@@ -293,6 +297,11 @@ TEST_P(Registries, HidePromptsFromThoseWhoDoNotAskForThem) {
   prompt.source = "prompt-template";
   prompt.tags = {{is_prompt, "true"}, {"mlflow.prompt.text", "Hello {{name}}"}};
   EXPECT_EQ(registry->create_version(kFlights, prompt, act()).number, 1);
+  base.clock.advance(std::chrono::minutes(1));
+  restart();
+  prompt.tags[1].value = "Good morning {{name}}";
+  EXPECT_EQ(registry->create_version(kFlights, prompt, act()).number, 2) << "another text is another version";
+  registry->delete_version(kFlights, "greeting", 2, act());
   EXPECT_THAT(names(""), ElementsAre("delay"));
   EXPECT_THAT(names("tags.`mlflow.prompt.is_prompt` = 'true'"), ElementsAre("greeting"));
   EXPECT_THAT(names("tags.`mlflow.prompt.is_prompt` != 'true'"), ElementsAre("delay"));
@@ -312,6 +321,25 @@ TEST_P(Registries, NumberVersionsMadeAtOnceWithoutGaps) {
   const auto found = registry->search_versions(kFlights, {"name = 'delay'", {"version_number ASC"}}).items;
   ASSERT_EQ(found.size(), 21U);
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].number, static_cast<std::int64_t>(i + 1));
+}
+
+TEST_P(Registries, FindManyVersionsWithTheirTagsAndAliases) {
+  const auto run_id = run_with(kFlights, {});
+  for (int i = 0; i < 25; ++i) version_of(kFlights, i % 2 == 0 ? "even" : "odd", run_id);
+  registry->set_version_tag(kFlights, "odd", 2, {"b", "2"}, act());
+  registry->set_version_tag(kFlights, "odd", 2, {"a", "1"}, act());
+  registry->set_alias(kFlights, "odd", "champion", 2, act());
+  for (int i = 0; i < 12; ++i) version_of(kFlights, "odd", run_id);
+  for (const auto* filter : {"", "name = 'odd'"}) {
+    const auto found = registry->search_versions(kFlights, {filter, {}}).items;
+    EXPECT_GT(found.size(), 20U) << "enough to be loaded together";
+    for (const auto& version : found) {
+      const auto alone = registry->version(kFlights, version.model, version.number);
+      EXPECT_EQ(version.tags, alone.tags);
+      EXPECT_EQ(version.aliases, alone.aliases);
+      EXPECT_EQ(version.tags.size(), version.model == "odd" && version.number == 2 ? 2U : 0U);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, Registries, testing::ValuesIn(sql::engines()));

@@ -51,15 +51,15 @@ void drop_unless(std::vector<T>& items, F&& good) {
   items.erase(std::remove_if(items.begin(), items.end(), [&](const T& item) { return !good(item); }), items.end());
 }
 
-// The page of `items` in the order of `before`, each completed by `load`.
-template <class T, class Before, class Load>
-Found<T> page_of(std::vector<T> items, const Search& search, Before&& before, Load&& load) {
+// The page of `items` in the order of `before`.
+template <class T, class Before>
+Found<T> page_of(std::vector<T> items, const Search& search, Before&& before) {
   const auto begin = std::min(search.offset, items.size());
   const auto end = begin + std::min(search.limit, items.size() - begin);
   std::partial_sort(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(end), items.end(), before);
   Found<T> found;
   found.more = end < items.size();
-  for (auto i = begin; i < end; ++i) found.items.push_back(load(std::move(items[i])));
+  for (auto i = begin; i < end; ++i) found.items.push_back(std::move(items[i]));
   return found;
 }
 
@@ -97,7 +97,9 @@ Found<Model> Registry::search_models(const Where& where, const Search& search) {
       }
       return a.name < b.name;
     };
-    return page_of(std::move(models), search, before, [&](Model m) { return load_model(r, std::move(m)); });
+    auto found = page_of(std::move(models), search, before);
+    for (auto& one : found.items) one = load_model(r, std::move(one));
+    return found;
   });
 }
 
@@ -148,7 +150,9 @@ Found<Version> Registry::search_versions(const Where& where, const Search& searc
       }
       return a.model != b.model ? a.model < b.model : a.number > b.number;
     };
-    return page_of(std::move(versions), search, before, [&](Version v) { return load_version(r, std::move(v)); });
+    auto found = page_of(std::move(versions), search, before);
+    load_versions(r, where, model ? &model->model : nullptr, found.items);
+    return found;
   });
 }
 

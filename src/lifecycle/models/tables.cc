@@ -2,6 +2,7 @@
 #include "lifecycle/models/tables.h"
 
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -38,6 +39,7 @@ constexpr sql::Migration kMigrations[] = {
      "CREATE INDEX models_version_logged ON models_version(model_id) WHERE model_id <> '';"
      "CREATE TABLE models_version_tag(model BIGINT NOT NULL, version BIGINT NOT NULL, key TEXT NOT NULL,"
      " value TEXT NOT NULL, PRIMARY KEY(model, version, key)) CLUSTERED;"
+     "CREATE INDEX models_version_tag_key ON models_version_tag(model, key, version);"
      "CREATE TABLE models_manifest(model BIGINT NOT NULL, version BIGINT NOT NULL, manifest TEXT NOT NULL,"
      " signature BYTEA NOT NULL, PRIMARY KEY(model, version));"
      "CREATE TABLE models_file(model BIGINT NOT NULL, version BIGINT NOT NULL, path TEXT NOT NULL, zone TEXT NOT NULL,"
@@ -187,6 +189,42 @@ Version load_version(sql::Reader& reader, Version version) {
       reader.all("SELECT alias FROM models_alias WHERE model = ? AND version = ? ORDER BY alias",
                  {version.model_row, version.number}, [](const sql::Row& row) { return std::string(row.text(0)); });
   return version;
+}
+
+// A search may find thousands: two queries for all of them instead of two for each.
+void load_versions(sql::Reader& reader, const Where& where, const Model* model, std::vector<Version>& versions) {
+  constexpr std::size_t kFew = 20;
+  if (versions.size() <= kFew) {
+    for (auto& version : versions) version = load_version(reader, std::move(version));
+    return;
+  }
+  std::map<std::pair<std::int64_t, std::int64_t>, Version*> at;
+  for (auto& version : versions) at[{version.model_row, version.number}] = &version;
+  const auto find = [&](const sql::Row& row) {
+    const auto found = at.find({row.integer(0), row.integer(1)});
+    return found == at.end() ? nullptr : found->second;
+  };
+  const auto put_tag = [&](const sql::Row& row) {
+    if (auto* version = find(row)) version->tags.push_back({std::string(row.text(2)), std::string(row.text(3))});
+  };
+  const auto put_alias = [&](const sql::Row& row) {
+    if (auto* version = find(row)) version->aliases.emplace_back(row.text(2));
+  };
+  if (model) {
+    reader.query("SELECT model, version, key, value FROM models_version_tag WHERE model = ? ORDER BY version, key",
+                 {model->row}, put_tag);
+    reader.query("SELECT model, version, alias FROM models_alias WHERE model = ? ORDER BY alias", {model->row},
+                 put_alias);
+    return;
+  }
+  reader.query(
+      "SELECT t.model, t.version, t.key, t.value FROM models_model m JOIN models_version_tag t ON t.model = m.id"
+      " WHERE m.tenant = ? AND m.project = ? AND m.deleted_us IS NULL ORDER BY t.model, t.version, t.key",
+      {where.tenant.str(), where.project.str()}, put_tag);
+  reader.query(
+      "SELECT a.model, a.version, a.alias FROM models_model m JOIN models_alias a ON a.model = m.id"
+      " WHERE m.tenant = ? AND m.project = ? AND m.deleted_us IS NULL ORDER BY a.model, a.alias",
+      {where.tenant.str(), where.project.str()}, put_alias);
 }
 
 std::vector<Version> latest_of(sql::Reader& reader, const Model& model, const std::vector<Stage>& stages) {

@@ -19,12 +19,13 @@ struct ModelRow {
 };
 
 std::optional<ModelRow> find_model(sql::Reader& reader, const Where& where, const std::string& name);
-ModelRow need_model(sql::Reader& reader, const Where& where, const std::string& name);          // throws not_found
-ModelRow need_model(sql::Reader& reader, const Where& where, std::int64_t row);                 // throws not_found
-std::vector<Model> models_of(sql::Reader& reader, const Where& where);                          // likewise bare
-Model load_model(sql::Reader& reader, Model model);                                             // with everything
-Version need_version(sql::Reader& reader, const Model& model, std::int64_t number);             // bare; not_found
-Version load_version(sql::Reader& reader, Version version);                                     // with everything
+ModelRow need_model(sql::Reader& reader, const Where& where, const std::string& name);  // throws not_found
+ModelRow need_model(sql::Reader& reader, const Where& where, std::int64_t row);         // throws not_found
+std::vector<Model> models_of(sql::Reader& reader, const Where& where);                  // likewise bare
+Model load_model(sql::Reader& reader, Model model);                                     // with everything
+Version need_version(sql::Reader& reader, const Model& model, std::int64_t number);     // bare; not_found
+Version load_version(sql::Reader& reader, Version version);                             // with everything
+void load_versions(sql::Reader& reader, const Where& where, const Model* model, std::vector<Version>& versions);
 std::optional<Version> newest_version(sql::Reader& reader, const Model& model);                 // bare
 std::vector<Version> versions_of(sql::Reader& reader, const Where& where, const Model* model);  // bare; null: all
 std::vector<Version> latest_of(sql::Reader& reader, const Model& model, const std::vector<Stage>& stages);

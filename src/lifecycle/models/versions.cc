@@ -156,24 +156,31 @@ Version Registry::create_version(const Where& where, const NewVersion& wanted, c
   }
 }
 
-// A client that got no answer because this server died asks again. Only then, and only for the newest version that
-// nothing has touched since, is the second call the first.
+// A client that got no answer because this server died asks again. Only then, and only for the newest version that was
+// asked for in the same words, is made of the same files and that nothing has touched since, is the second call the
+// first.
 std::optional<Version> Registry::replayed(sql::Writer& w, const ModelRow& model, const NewVersion& wanted,
-                                          const sql::Act& act) const {
-  const auto newest = newest_version(w, model.model);
-  if (!newest || newest->created_ms >= began_ms_ || now_ms() - newest->created_ms >= kReplayMs ||
-      newest->source != wanted.source || newest->run_id != wanted.run_id || newest->created_by != act.actor)
-    return std::nullopt;
+                                          const Plan& plan, const sql::Act& act) const {
+  auto newest = newest_version(w, model.model);
+  if (!newest || newest->created_ms >= began_ms_ || now_ms() - newest->created_ms >= kReplayMs) return std::nullopt;
   const auto touches =
       *w.first("SELECT touches FROM models_version WHERE model = ? AND version = ?",
                {newest->model_row, newest->number}, [](const sql::Row& row) { return row.integer(0); });
-  return touches == 0 ? newest : std::nullopt;
+  newest = load_version(w, *newest);
+  auto tags = wanted.tags;
+  std::sort(tags.begin(), tags.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
+  const bool same = touches == 0 && newest->created_by == act.actor && newest->source == wanted.source &&
+                    newest->run_id == wanted.run_id && newest->run_link == wanted.run_link &&
+                    newest->description == wanted.description && newest->tags == tags &&
+                    (wanted.model_id.empty() || newest->model_id == wanted.model_id) &&
+                    same_files(files_of(w, newest->model_row, newest->number), plan.origin.files);
+  return same ? newest : std::nullopt;
 }
 
 Version Registry::write_version(sql::Writer& w, const Where& where, const NewVersion& wanted, const Plan& plan,
                                 const sql::Act& act) {
   const auto model = need_model(w, where, wanted.model);
-  if (const auto same = replayed(w, model, wanted, act)) return load_version(w, *same);
+  if (const auto same = replayed(w, model, wanted, plan, act)) return *same;
   if (!wanted.run_id.empty() && !track::find_run(w, where, wanted.run_id))
     throw Error(Code::invalid, "run_id: no such run in this project");
   if (!wanted.model_id.empty() && !track::find_logged_model(w, where, wanted.model_id))
@@ -245,6 +252,10 @@ void Registry::drop_version(sql::Writer& w, const Where& where, const Version& v
     change_alias(w, version.model_row, alias, std::nullopt, {act.actor, now_us, "the version was deleted", {}});
     webhooks_.emit(w, where, "model_version_alias.deleted", {{"name", version.model}, {"alias", alias}});
   }
+  w.execute(
+      "UPDATE models_promotion SET state = 'rejected', decided_us = ?, decided_by = ?, decision = 'the version was"
+      " deleted' WHERE model = ? AND version = ? AND state = 'pending'",
+      {now_us, act.actor, version.model_row, version.number});
   const auto pin =
       *w.first("SELECT pin FROM models_version WHERE model = ? AND version = ?", {version.model_row, version.number},
                [](const sql::Row& row) { return std::string(row.text(0)); });

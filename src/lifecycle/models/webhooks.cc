@@ -248,20 +248,22 @@ void Webhooks::wake() {
 }
 
 Webhooks::Target Webhooks::read_target(const sql::Row& row) const {
-  Target out{std::string(row.text(1)), ""};
+  const auto scope = iam::Scope::of(row.text(3), row.text(4), "webhook", row.text(5));
+  Target out{std::string(row.text(1)), "", scope.str()};
   if (!row.is_null(2)) out.secret = as_text(crypto::open(key_, header_of(row.integer(0)), row.bytes(2)));
   return out;
 }
 
 std::optional<Webhooks::Target> Webhooks::target(sql::Reader& reader, std::int64_t row) {
-  return reader.first("SELECT id, url, secret FROM models_webhook WHERE id = ? AND active = 1", {row},
-                      [&](const sql::Row& r) { return read_target(r); });
+  return reader.first(
+      "SELECT id, url, secret, tenant, project, webhook_id FROM models_webhook WHERE id = ? AND active = 1", {row},
+      [&](const sql::Row& r) { return read_target(r); });
 }
 
 Webhooks::Target Webhooks::target(const Where& where, const std::string& id) {
   return database_.read([&](sql::Reader& r) {
     const auto row = need_webhook(r, where, id);
-    return *r.first("SELECT id, url, secret FROM models_webhook WHERE id = ?", {row.id},
+    return *r.first("SELECT id, url, secret, tenant, project, webhook_id FROM models_webhook WHERE id = ?", {row.id},
                     [&](const sql::Row& found) { return read_target(found); });
   });
 }

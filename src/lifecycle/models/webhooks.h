@@ -80,6 +80,7 @@ class Webhooks {
   void on_emit(std::function<void()> wake);  // after a write with events is durable; {} = nobody
   struct Target {
     std::string url, secret;
+    std::string resource;  // its name in the audit log
   };
   std::optional<Target> target(sql::Reader& reader, std::int64_t row);  // nothing: it is gone or not active
   Target target(const Where& where, const std::string& id);             // active or not; throws not_found
