@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of runs: written, listed, read back, with every kind of name."""
+
 import hashlib
 import json
 import os
@@ -10,8 +11,22 @@ import mlflow
 from checks import case, equal, refused, true
 
 # A percent sign before two hexadecimal digits is missing: the client does not escape it, so the server cannot know.
-NAMES = ["plain.txt", "two words.txt", "100% sure.txt", "per%zz.txt", "plus+sign.txt", "ünïcødé-ключ-值.txt", "semi;colon&amp=1.txt",
-         "quote'd \"x\".txt", "~tilde,comma=equals@at!.txt", ".hidden", "no_extension", "brackets[1](2){3}.txt", "UPPER.TXT", "a" * 180 + ".bin"]
+NAMES = [
+    "plain.txt",
+    "two words.txt",
+    "100% sure.txt",
+    "per%zz.txt",
+    "plus+sign.txt",
+    "ünïcødé-ключ-值.txt",
+    "semi;colon&amp=1.txt",
+    'quote\'d "x".txt',
+    "~tilde,comma=equals@at!.txt",
+    ".hidden",
+    "no_extension",
+    "brackets[1](2){3}.txt",
+    "UPPER.TXT",
+    "a" * 180 + ".bin",
+]
 
 
 def tree(stage, run, path=None):
@@ -32,8 +47,22 @@ def file_and_directory(stage):
     stage.client.log_artifact(run, str(stage.directory / "tree/a.txt"))
     stage.client.log_artifact(run, str(stage.directory / "tree/a.txt"), "copy/of")
     stage.client.log_artifacts(run, str(stage.directory / "tree"), "all")
-    equal(tree(stage, run), {"a.txt": 3, "copy": None, "copy/of": None, "copy/of/a.txt": 3, "all": None, "all/a.txt": 3, "all/sub": None,
-                             "all/sub/b.bin": 256, "all/sub/deeper": None, "all/sub/deeper/still": None, "all/sub/deeper/still/c.json": 2})
+    equal(
+        tree(stage, run),
+        {
+            "a.txt": 3,
+            "copy": None,
+            "copy/of": None,
+            "copy/of/a.txt": 3,
+            "all": None,
+            "all/a.txt": 3,
+            "all/sub": None,
+            "all/sub/b.bin": 256,
+            "all/sub/deeper": None,
+            "all/sub/deeper/still": None,
+            "all/sub/deeper/still/c.json": 2,
+        },
+    )
     got = stage.client.download_artifacts(run, "all", str(stage.directory))
     equal((stage.directory / "all/sub/b.bin").read_bytes(), bytes(range(256)))
     true(os.path.isdir(got), got)
@@ -84,6 +113,7 @@ def text_dict_figure_image_table(stage):
     import matplotlib.pyplot as plot
     import numpy
     import pandas
+
     mlflow.set_experiment(stage.name("kinds"))
     with mlflow.start_run() as run:
         mlflow.log_text("ünï\ntext", "notes/a.txt")
@@ -106,7 +136,10 @@ def text_dict_figure_image_table(stage):
     # Version 2 names such an image with percent signs before digits, and escapes them: a server that decodes twice loses it.
     images = [f.path for f in stage.client.list_artifacts(run.info.run_id, "images")]
     true(any(p.endswith(".png") and "step" in p for p in images), f"images with a key: {images}")
-    equal(json.loads(mlflow.get_run(run.info.run_id).data.tags["mlflow.loggedArtifacts"]), [{"path": "t.json", "type": "table"}])
+    equal(
+        json.loads(mlflow.get_run(run.info.run_id).data.tags["mlflow.loggedArtifacts"]),
+        [{"path": "t.json", "type": "table"}],
+    )
     found = tree(stage, run.info.run_id)
     true({"notes", "plots", "images", "plots/f.png", "i.png", "d.yml"} <= set(found), sorted(found))
 
@@ -128,9 +161,15 @@ def missing_is_said(stage):
 @case
 def proxy_answers_without_the_client(stage):
     run = stage.client.get_run(stage.run())
-    true(run.info.artifact_uri.startswith("mlflow-artifacts:/"), f"artifact_uri {run.info.artifact_uri}: clients would go around the server")
+    true(
+        run.info.artifact_uri.startswith("mlflow-artifacts:/"),
+        f"artifact_uri {run.info.artifact_uri}: clients would go around the server",
+    )
     place = "/api/2.0/mlflow-artifacts/artifacts/" + run.info.artifact_uri.split(":/", 1)[1].lstrip("/")
-    equal(stage.raw("PUT", place + "/x/raw.bin", b"12345", headers={"Content-Type": "application/octet-stream"}), (200, {}))
+    equal(
+        stage.raw("PUT", place + "/x/raw.bin", b"12345", headers={"Content-Type": "application/octet-stream"}),
+        (200, {}),
+    )
     equal(stage.raw("GET", place + "/x/raw.bin")[0], 200)
     listing = "/api/2.0/mlflow-artifacts/artifacts?path=" + place.split("/artifacts/", 1)[1] + "/x"
     equal(stage.raw("GET", listing), (200, {"files": [{"path": "raw.bin", "is_dir": False, "file_size": 5}]}))

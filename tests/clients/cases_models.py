@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models that are trained, logged, registered, loaded and asked again: the answers must be the same."""
+
 import json
 
 import mlflow
@@ -36,7 +37,9 @@ def logged_and_loaded(stage):
     mlflow.set_experiment(stage.name("models"))
     with mlflow.start_run() as run:
         mlflow.log_param("C", model.C)
-        info = log_model(stage, model, signature=mlflow.models.infer_signature(X, model.predict(X)), input_example=X[:2])
+        info = log_model(
+            stage, model, signature=mlflow.models.infer_signature(X, model.predict(X)), input_example=X[:2]
+        )
     same_answers(model, info.model_uri)
     same_answers(model, f"runs:/{run.info.run_id}/model")
     generic = mlflow.pyfunc.load_model(info.model_uri)
@@ -56,7 +59,13 @@ def registered_and_loaded(stage):
     equal(stage.client.get_model_version(name, "2").tags["by"], "hand")
     stage.client.set_registered_model_alias(name, "champion", "2")
     stage.client.transition_model_version_stage(name, "1", "Production")
-    for uri in (f"models:/{name}/1", f"models:/{name}/2", f"models:/{name}@champion", f"models:/{name}/Production", f"models:/{name}/latest"):
+    for uri in (
+        f"models:/{name}/1",
+        f"models:/{name}/2",
+        f"models:/{name}@champion",
+        f"models:/{name}/Production",
+        f"models:/{name}/latest",
+    ):
         same_answers(model, uri)
     copied = stage.client.copy_model_version(f"models:/{name}/1", stage.name("copy"))
     same_answers(model, f"models:/{copied.name}/{copied.version}")
@@ -88,18 +97,37 @@ def history_of_a_run_names_its_models(stage):
 def logged_model_life(stage):
     experiment = stage.experiment("logged")
     run = stage.run(experiment)
-    made = stage.client.create_logged_model(experiment, name="net", source_run_id=run, tags={"a": "1"}, params={f"p{i}": str(i) for i in range(150)},
-                                            model_type="agent")
+    made = stage.client.create_logged_model(
+        experiment,
+        name="net",
+        source_run_id=run,
+        tags={"a": "1"},
+        params={f"p{i}": str(i) for i in range(150)},
+        model_type="agent",
+    )
     true(made.model_id.startswith("m-"), made.model_id)
-    equal((made.name, str(made.status), made.source_run_id, made.model_type, made.experiment_id), ("net", "PENDING", run, "agent", experiment))
+    equal(
+        (made.name, str(made.status), made.source_run_id, made.model_type, made.experiment_id),
+        ("net", "PENDING", run, "agent", experiment),
+    )
     stage.client.log_metric(run, "acc", 0.75, step=2, model_id=made.model_id, dataset_name="d", dataset_digest="x")
     stage.client.set_logged_model_tags(made.model_id, {"b": "2", "c": "3"})
     stage.client.delete_logged_model_tag(made.model_id, "c")
-    stage.client.log_model_artifact(made.model_id, str(stage.file("weights.bin", b"abc"))) if hasattr(stage.client, "log_model_artifact") else None
+    (
+        stage.client.log_model_artifact(made.model_id, str(stage.file("weights.bin", b"abc")))
+        if hasattr(stage.client, "log_model_artifact")
+        else None
+    )
     stage.client.finalize_logged_model(made.model_id, "READY")
     found = stage.client.get_logged_model(made.model_id)
-    equal((str(found.status), found.tags, len(found.params), found.params["p149"]), ("READY", {"a": "1", "b": "2"}, 150, "149"))
-    equal([(m.key, m.value, m.step, m.dataset_name, m.dataset_digest, m.run_id) for m in found.metrics], [("acc", 0.75, 2, "d", "x", run)])
+    equal(
+        (str(found.status), found.tags, len(found.params), found.params["p149"]),
+        ("READY", {"a": "1", "b": "2"}, 150, "149"),
+    )
+    equal(
+        [(m.key, m.value, m.step, m.dataset_name, m.dataset_digest, m.run_id) for m in found.metrics],
+        [("acc", 0.75, 2, "d", "x", run)],
+    )
     stage.client.delete_logged_model(made.model_id)
     refused("RESOURCE_DOES_NOT_EXIST", stage.client.get_logged_model, made.model_id)
     refused("INVALID_PARAMETER_VALUE", stage.client.create_logged_model, experiment, name="a/b")
@@ -123,7 +151,10 @@ def logged_model_of_a_run(stage):
     mlflow.register_model(info.model_uri, name)
     # The reference's SQL store forgets which logged model a version was made from.
     true(stage.client.get_model_version(name, "1").model_id in (None, info.model_id), "another model's version")
-    true(name in mlflow.get_logged_model(info.model_id).tags.get("mlflow.modelVersions", ""), "the model does not name its version")
+    true(
+        name in mlflow.get_logged_model(info.model_id).tags.get("mlflow.modelVersions", ""),
+        "the model does not name its version",
+    )
 
 
 @case(generations=(3,))
@@ -132,8 +163,14 @@ def search_logged_models(stage):
     run = stage.run(experiment)
     ids = {}
     for i, name in enumerate(("alpha", "beta", "gamma", "Delta")):
-        made = stage.client.create_logged_model(experiment, name=name, source_run_id=run, tags={"team": "red" if i % 2 else "blue"}, params={"depth": str(i)},
-                                                model_type="tree" if i < 2 else "net")
+        made = stage.client.create_logged_model(
+            experiment,
+            name=name,
+            source_run_id=run,
+            tags={"team": "red" if i % 2 else "blue"},
+            params={"depth": str(i)},
+            model_type="tree" if i < 2 else "net",
+        )
         ids[name] = made.model_id
         stage.client.log_metric(run, "acc", i / 10, model_id=made.model_id, dataset_name="test", dataset_digest="d1")
         if name != "gamma":
@@ -153,17 +190,26 @@ def search_logged_models(stage):
     equal(find(f"model_id = '{ids['alpha']}'"), ["alpha"])
     equal(find(f"source_run_id = '{run}' AND name != 'beta'", order_by=by_name), ["Delta", "alpha", "gamma"])
     equal(find("metrics.acc > 0.15", order_by=by_name), ["Delta", "gamma"])
-    equal(find("metrics.acc >= 0.1", datasets=[{"dataset_name": "test", "dataset_digest": "d1"}], order_by=by_name), ["Delta", "beta", "gamma"])
+    equal(
+        find("metrics.acc >= 0.1", datasets=[{"dataset_name": "test", "dataset_digest": "d1"}], order_by=by_name),
+        ["Delta", "beta", "gamma"],
+    )
     equal(find("metrics.acc >= 0.1", datasets=[{"dataset_name": "other"}]), [])
     equal(find(order_by=[{"field_name": "metrics.acc", "ascending": False}]), ["Delta", "gamma", "beta", "alpha"])
-    equal(find(order_by=[{"field_name": "metrics.acc", "ascending": True, "dataset_name": "test", "dataset_digest": "d1"}]),
-          ["alpha", "beta", "gamma", "Delta"])
+    equal(
+        find(
+            order_by=[{"field_name": "metrics.acc", "ascending": True, "dataset_name": "test", "dataset_digest": "d1"}]
+        ),
+        ["alpha", "beta", "gamma", "Delta"],
+    )
     page = stage.client.search_logged_models([experiment], max_results=3)
     rest = stage.client.search_logged_models([experiment], max_results=3, page_token=page.token)
     equal((len(page), len(rest), rest.token or None), (3, 1, None))
     refused("INVALID_PARAMETER_VALUE", find, "nothing.x = '1'")
     mlflow.set_experiment(experiment_id=experiment)
-    equal(sorted(m.name for m in mlflow.search_logged_models(output_format="list")), ["Delta", "alpha", "beta", "gamma"])
+    equal(
+        sorted(m.name for m in mlflow.search_logged_models(output_format="list")), ["Delta", "alpha", "beta", "gamma"]
+    )
 
 
 @case
@@ -177,7 +223,10 @@ def autolog_of_scikit_learn(stage):
     finally:
         mlflow.sklearn.autolog(disable=True, silent=True)
     found = mlflow.get_run(run.info.run_id)
-    equal((found.data.params["max_iter"], found.data.params["random_state"], found.data.tags["estimator_name"]), ("500", "3", "LogisticRegression"))
+    equal(
+        (found.data.params["max_iter"], found.data.params["random_state"], found.data.tags["estimator_name"]),
+        ("500", "3", "LogisticRegression"),
+    )
     for key in ("training_accuracy_score", "training_f1_score", "training_log_loss"):
         true(key in found.data.metrics, f"no {key} in {sorted(found.data.metrics)}")
     equal(len(found.inputs.dataset_inputs), 1)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model registry: models, versions, aliases, stages, tags, searches. The versions here point at plain files."""
+
 import mlflow
 
 from checks import answered, case, equal, refused, true
@@ -53,7 +54,10 @@ def version_life(stage):
     stage.client.log_text(run, "1 2 3", "model/weights.txt")
     stage.client.create_registered_model(name)
     first = version_of(stage, name, run, tags={"t": "1"}, description="one")
-    equal((str(first.version), first.status, first.run_id, first.current_stage, first.description, first.tags), ("1", "READY", run, "None", "one", {"t": "1"}))
+    equal(
+        (str(first.version), first.status, first.run_id, first.current_stage, first.description, first.tags),
+        ("1", "READY", run, "None", "one", {"t": "1"}),
+    )
     equal(first.source, stage.client.get_run(run).info.artifact_uri + "/model")
     equal(str(version_of(stage, name).version), "2")
     stage.client.update_model_version(name, "1", "changed")
@@ -91,7 +95,10 @@ def aliases(stage):
     stage.client.set_registered_model_alias(name, "challenger", "2")
     stage.client.set_registered_model_alias(name, "champion", "3")
     equal(str(stage.client.get_model_version_by_alias(name, "champion").version), "3")
-    equal({a: str(v) for a, v in stage.client.get_registered_model(name).aliases.items()}, {"champion": "3", "challenger": "2"})
+    equal(
+        {a: str(v) for a, v in stage.client.get_registered_model(name).aliases.items()},
+        {"champion": "3", "challenger": "2"},
+    )
     equal(list(stage.client.get_model_version(name, "3").aliases), ["champion"])
     equal(list(stage.client.get_model_version(name, "1").aliases), [])
     stage.client.delete_registered_model_alias(name, "challenger")
@@ -112,7 +119,10 @@ def stages(stage):
     equal(stage.client.transition_model_version_stage(name, "1", "production").current_stage, "Production")
     stage.client.transition_model_version_stage(name, "2", "Staging")
     stage.client.transition_model_version_stage(name, "3", "Production", archive_existing_versions=True)
-    equal([stage.client.get_model_version(name, str(v)).current_stage for v in (1, 2, 3)], ["Archived", "Staging", "Production"])
+    equal(
+        [stage.client.get_model_version(name, str(v)).current_stage for v in (1, 2, 3)],
+        ["Archived", "Staging", "Production"],
+    )
     latest = {v.current_stage: str(v.version) for v in stage.client.get_latest_versions(name)}
     equal(latest, {"Archived": "1", "Staging": "2", "Production": "3"})
     equal([str(v.version) for v in stage.client.get_latest_versions(name, ["Staging"])], ["2"])
@@ -124,7 +134,12 @@ def stages(stage):
 @case
 def search_models(stage):
     mark = stage.name("s")
-    for name, tags in (("alpha", {"team": "red"}), ("Beta", {"team": "blue"}), ("gamma", {}), ("delta", {"team": "Red x"})):
+    for name, tags in (
+        ("alpha", {"team": "red"}),
+        ("Beta", {"team": "blue"}),
+        ("gamma", {}),
+        ("delta", {"team": "Red x"}),
+    ):
         stage.client.create_registered_model(f"{mark}-{name}", tags=tags)
     version_of(stage, f"{mark}-gamma")
 

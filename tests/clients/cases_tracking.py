@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Experiments, runs, parameters, metrics, tags, datasets: by MlflowClient and by the fluent interface."""
+
 import math
 import time
 
@@ -61,7 +62,9 @@ def experiment_delete_takes_its_runs_along(stage):
     refused(("INVALID_PARAMETER_VALUE", "INVALID_STATE", "RESOURCE_DOES_NOT_EXIST"), stage.client.create_run, made)
     stage.client.restore_experiment(made)
     equal(stage.client.get_experiment(made).lifecycle_stage, "active")
-    true(kept in [r.info.run_id for r in stage.client.search_runs([made])], "a run was not restored with its experiment")
+    true(
+        kept in [r.info.run_id for r in stage.client.search_runs([made])], "a run was not restored with its experiment"
+    )
 
 
 @case(generations=(3,))
@@ -76,8 +79,10 @@ def run_life(stage):
     made = stage.experiment()
     run = stage.client.create_run(made, start_time=1_700_000_000_123, tags={"k": "v"}, run_name="first")
     info = run.info
-    equal((info.experiment_id, info.status, info.start_time, info.end_time, info.lifecycle_stage, info.run_name),
-          (made, "RUNNING", 1_700_000_000_123, None, "active", "first"))
+    equal(
+        (info.experiment_id, info.status, info.start_time, info.end_time, info.lifecycle_stage, info.run_name),
+        (made, "RUNNING", 1_700_000_000_123, None, "active", "first"),
+    )
     true(len(info.run_id) == 32 and info.run_id == info.run_id.lower(), f"run id {info.run_id}")
     equal((run.data.tags["k"], run.data.tags["mlflow.runName"]), ("v", "first"))
     stage.client.update_run(info.run_id, status="SCHEDULED")
@@ -117,8 +122,11 @@ def run_deleted_and_restored(stage):
     equal(len(stage.client.search_runs([made])), 0)
     equal(len(stage.client.search_runs([made], run_view_type=ViewType.DELETED_ONLY)), 1)
     equal(len(stage.client.search_runs([made], run_view_type=ViewType.ALL)), 1)
-    for write in (lambda: stage.client.log_metric(run, "m", 2), lambda: stage.client.log_param(run, "p", 2),
-                  lambda: stage.client.set_tag(run, "t", 2)):
+    for write in (
+        lambda: stage.client.log_metric(run, "m", 2),
+        lambda: stage.client.log_param(run, "p", 2),
+        lambda: stage.client.set_tag(run, "t", 2),
+    ):
         refused(("INVALID_PARAMETER_VALUE", "INVALID_STATE"), write)
     stage.client.restore_run(run)
     found = stage.client.get_run(run)
@@ -141,8 +149,16 @@ def params_are_written_once(stage):
 @case
 def params_of_every_kind_of_text(stage):
     run = stage.run()
-    wanted = {"a/b.c-d e_f": "slash dot", "empty": "", "spaces": "  x  ", "unicode": "ключ=值 🎉", "quotes": "'\"`\\", "lines": "a\nb\tc",
-              "long": "x" * 6000, "deep.a.b": "1"}
+    wanted = {
+        "a/b.c-d e_f": "slash dot",
+        "empty": "",
+        "spaces": "  x  ",
+        "unicode": "ключ=值 🎉",
+        "quotes": "'\"`\\",
+        "lines": "a\nb\tc",
+        "long": "x" * 6000,
+        "deep.a.b": "1",
+    }
     for key, value in wanted.items():
         stage.client.log_param(run, key, value)
     equal(stage.client.get_run(run).data.params, wanted)
@@ -152,8 +168,11 @@ def params_of_every_kind_of_text(stage):
 def names_refused(stage):
     run = stage.run()
     for key in ("", "a//b", "../a", "/a", "a#b", "k" * 251):
-        for path, body in (("runs/log-metric", {"key": key, "value": 1, "timestamp": 1}), ("runs/log-parameter", {"key": key, "value": "1"}),
-                           ("runs/set-tag", {"key": key, "value": "1"})):
+        for path, body in (
+            ("runs/log-metric", {"key": key, "value": 1, "timestamp": 1}),
+            ("runs/log-parameter", {"key": key, "value": "1"}),
+            ("runs/set-tag", {"key": key, "value": "1"}),
+        ):
             status, answer = stage.post(path, {"run_id": run, **body})
             equal((status, answer.get("error_code")), (400, "INVALID_PARAMETER_VALUE"), f"{path} of {key[:20]!r}")
 
@@ -178,16 +197,22 @@ def metrics_keep_their_history(stage):
     for step, value in ((0, 1.5), (5, 0.25), (3, 9.0)):
         stage.client.log_metric(run, "loss", value, timestamp=1000 + step, step=step)
     equal(stage.client.get_run(run).data.metrics, {"loss": 0.25}, "the latest is that of the highest step")
-    equal([(m.step, m.timestamp, m.value) for m in stage.client.get_metric_history(run, "loss")],
-          [(0, 1000, 1.5), (3, 1003, 9.0), (5, 1005, 0.25)])
+    equal(
+        [(m.step, m.timestamp, m.value) for m in stage.client.get_metric_history(run, "loss")],
+        [(0, 1000, 1.5), (3, 1003, 9.0), (5, 1005, 0.25)],
+    )
     equal(stage.client.get_metric_history(run, "no such"), [])
 
 
 @case
 def metric_latest_is_by_step_then_time_then_value(stage):
     run = stage.run()
-    for key, points, latest in (("step", ((2, 10, 1.0), (1, 99, 5.0)), 1.0), ("time", ((1, 20, 1.0), (1, 10, 5.0)), 1.0),
-                                ("value", ((1, 10, 1.0), (1, 10, 5.0), (1, 10, 2.0)), 5.0), ("negative", ((-5, 10, 1.0), (-7, 10, 2.0)), 1.0)):
+    for key, points, latest in (
+        ("step", ((2, 10, 1.0), (1, 99, 5.0)), 1.0),
+        ("time", ((1, 20, 1.0), (1, 10, 5.0)), 1.0),
+        ("value", ((1, 10, 1.0), (1, 10, 5.0), (1, 10, 2.0)), 5.0),
+        ("negative", ((-5, 10, 1.0), (-7, 10, 2.0)), 1.0),
+    ):
         for step, timestamp, value in points:
             stage.client.log_metric(run, key, value, timestamp=timestamp, step=step)
         equal(stage.client.get_run(run).data.metrics[key], latest, key)
@@ -220,7 +245,10 @@ def metric_nan_and_infinity(stage):
     found = stage.client.get_run(run).data.metrics
     true(math.isnan(found["nan"]), f"NaN came back as {found['nan']}")
     # The reference's SQL store keeps the largest finite number instead of infinity.
-    true(found["up"] >= 1.7976931348623157e308 and found["down"] <= -1.7976931348623157e308, f"infinities came back as {found}")
+    true(
+        found["up"] >= 1.7976931348623157e308 and found["down"] <= -1.7976931348623157e308,
+        f"infinities came back as {found}",
+    )
     true(math.isnan(stage.client.get_metric_history(run, "nan")[0].value), "NaN in the history")
 
 
@@ -228,11 +256,15 @@ def metric_nan_and_infinity(stage):
 def history_of_50k_points(stage):
     run = stage.run()
     for start in range(0, HISTORY_POINTS, 1000):
-        stage.client.log_batch(run, metrics=[Metric("loss", 1.0 / (i + 1), 1_000_000 + i, i) for i in range(start, start + 1000)])
+        stage.client.log_batch(
+            run, metrics=[Metric("loss", 1.0 / (i + 1), 1_000_000 + i, i) for i in range(start, start + 1000)]
+        )
     found = stage.client.get_metric_history(run, "loss")
     equal(len(found), HISTORY_POINTS)
-    true(all(m.step == i and m.timestamp == 1_000_000 + i and m.value == 1.0 / (i + 1) for i, m in enumerate(found)),
-         "points are not the ones logged, in order of time")
+    true(
+        all(m.step == i and m.timestamp == 1_000_000 + i and m.value == 1.0 / (i + 1) for i, m in enumerate(found)),
+        "points are not the ones logged, in order of time",
+    )
     equal(stage.client.get_run(run).data.metrics, {"loss": 1.0 / HISTORY_POINTS})
     pages, token = [], None
     while True:
@@ -255,8 +287,12 @@ def batch_at_its_limits(stage):
     data = stage.client.get_run(run).data
     equal((len(data.metrics), len(data.params)), (1000, 100))
     equal((data.metrics["m999"], data.params["p99"], data.tags["t99"]), (999.0, "99", "99"))
-    mixed = {"run_id": stage.run(), "metrics": [{"key": f"m{i}", "value": i, "timestamp": 1} for i in range(800)],
-             "params": [{"key": f"p{i}", "value": "v"} for i in range(100)], "tags": [{"key": f"t{i}", "value": "v"} for i in range(100)]}
+    mixed = {
+        "run_id": stage.run(),
+        "metrics": [{"key": f"m{i}", "value": i, "timestamp": 1} for i in range(800)],
+        "params": [{"key": f"p{i}", "value": "v"} for i in range(100)],
+        "tags": [{"key": f"t{i}", "value": "v"} for i in range(100)],
+    }
     equal(stage.post("runs/log-batch", mixed)[0], 200)
     stage.client.log_batch(run)  # nothing at all is fine
 
@@ -266,10 +302,19 @@ def batch_over_its_limits(stage):
     run = stage.run()
     metrics = [{"key": f"m{i}", "value": i, "timestamp": 1} for i in range(1001)]
     params = [{"key": f"p{i}", "value": "v"} for i in range(101)]
-    for body in ({"metrics": metrics}, {"params": params}, {"tags": params}, {"metrics": metrics[:901], "params": params[:100]},
-                 {"params": [{"key": "same", "value": "1"}, {"key": "same", "value": "2"}]}):
+    for body in (
+        {"metrics": metrics},
+        {"params": params},
+        {"tags": params},
+        {"metrics": metrics[:901], "params": params[:100]},
+        {"params": [{"key": "same", "value": "1"}, {"key": "same", "value": "2"}]},
+    ):
         status, answer = stage.post("runs/log-batch", {"run_id": run, **body})
-        equal((status, answer.get("error_code")), (400, "INVALID_PARAMETER_VALUE"), str({k: len(v) for k, v in body.items()}))
+        equal(
+            (status, answer.get("error_code")),
+            (400, "INVALID_PARAMETER_VALUE"),
+            str({k: len(v) for k, v in body.items()}),
+        )
     data = stage.client.get_run(run).data
     equal((data.metrics, data.params), ({}, {}), "what was refused left something behind")
 
@@ -292,12 +337,17 @@ def fluent_run(stage):
     found = mlflow.get_run(outer.info.run_id)
     equal(found.data.params, {"depth": "3", "lr": "0.1", "name": "x"})
     equal(found.data.metrics, {"loss": 0.25, "acc": 0.9, "f1": 0.8})
-    equal((found.info.status, found.data.tags["mlflow.note.content"], found.data.tags["e"]), ("FINISHED", "what it is for", "1"))
+    equal(
+        (found.info.status, found.data.tags["mlflow.note.content"], found.data.tags["e"]),
+        ("FINISHED", "what it is for", "1"),
+    )
     true(found.info.end_time >= found.info.start_time, "ended before it started")
     equal(mlflow.get_run(inner.info.run_id).data.tags["mlflow.parentRunId"], outer.info.run_id)
     equal(mlflow.get_run(innermost.info.run_id).data.tags["mlflow.parentRunId"], inner.info.run_id)
     equal(mlflow.get_parent_run(innermost.info.run_id).info.run_id, inner.info.run_id)
-    children = mlflow.search_runs(filter_string=f"tags.mlflow.parentRunId = '{outer.info.run_id}'", output_format="list")
+    children = mlflow.search_runs(
+        filter_string=f"tags.mlflow.parentRunId = '{outer.info.run_id}'", output_format="list"
+    )
     equal([r.info.run_id for r in children], [inner.info.run_id])
 
 
@@ -347,8 +397,13 @@ def fluent_search_gives_a_table(stage):
 @case
 def datasets_are_logged_with_their_context(stage):
     import pandas
-    data = mlflow.data.from_pandas(pandas.DataFrame({"x": [1, 2], "y": [0.5, 1.5]}), source="https://example.com/data.csv",
-                                   name="sales", targets="y")
+
+    data = mlflow.data.from_pandas(
+        pandas.DataFrame({"x": [1, 2], "y": [0.5, 1.5]}),
+        source="https://example.com/data.csv",
+        name="sales",
+        targets="y",
+    )
     mlflow.set_experiment(stage.name("datasets"))
     with mlflow.start_run() as run:
         mlflow.log_input(data, context="training", tags={"split": "a"})
@@ -358,8 +413,15 @@ def datasets_are_logged_with_their_context(stage):
     found = {i.dataset.name: i for i in inputs}
     equal(sorted(found), ["held out", "sales"])
     sales = found["sales"]
-    equal((sales.dataset.digest, sales.dataset.source_type, "num_rows" in sales.dataset.profile, '"x"' in sales.dataset.schema),
-          (data.digest, "http", True, True))
+    equal(
+        (
+            sales.dataset.digest,
+            sales.dataset.source_type,
+            "num_rows" in sales.dataset.profile,
+            '"x"' in sales.dataset.schema,
+        ),
+        (data.digest, "http", True, True),
+    )
     equal({t.key: t.value for t in sales.tags}["mlflow.data.context"], "training")
     equal(mlflow.data.get_source(sales).load.__name__, "load")
 
@@ -371,6 +433,11 @@ def dashboards_sample_histories(stage):
     status, answer = stage.get("metrics/get-history-bulk-interval", run_ids=[run], metric_key="m", max_results=100)
     equal(status, 200)
     steps = [m["step"] for m in answer["metrics"]]
-    true(50 <= len(steps) <= 110 and steps[0] == 0 and steps[-1] == 999 and steps == sorted(steps), f"{len(steps)} of steps {steps[:3]}...{steps[-3:]}")
-    status, answer = stage.get("metrics/get-history-bulk-interval", run_ids=[run], metric_key="m", start_step=10, end_step=19)
+    true(
+        50 <= len(steps) <= 110 and steps[0] == 0 and steps[-1] == 999 and steps == sorted(steps),
+        f"{len(steps)} of steps {steps[:3]}...{steps[-3:]}",
+    )
+    status, answer = stage.get(
+        "metrics/get-history-bulk-interval", run_ids=[run], metric_key="m", start_step=10, end_step=19
+    )
     equal([m["step"] for m in answer["metrics"]], list(range(10, 20)))

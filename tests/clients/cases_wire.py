@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What other clients put on the wire and this one does not: numbers as text, unknown fields, the browser's prefix."""
+
 import json
 
 import mlflow
@@ -17,16 +18,26 @@ def health_and_version(stage):
 @case
 def numbers_may_be_text(stage):
     made = stage.experiment()
-    status, answer = stage.post("runs/create", {"experiment_id": made, "start_time": "1700000000000", "unknown": {"x": 1}})
+    status, answer = stage.post(
+        "runs/create", {"experiment_id": made, "start_time": "1700000000000", "unknown": {"x": 1}}
+    )
     equal(status, 200)
     run = answer["run"]["info"]["run_id"]
     equal(answer["run"]["info"]["start_time"], 1700000000000)
     equal(answer["run"]["info"]["run_uuid"], run)
-    equal(stage.post("runs/log-metric", {"run_id": run, "key": "m", "value": "NaN", "timestamp": "1700000000001", "step": "7"})[0], 200)
+    equal(
+        stage.post(
+            "runs/log-metric", {"run_id": run, "key": "m", "value": "NaN", "timestamp": "1700000000001", "step": "7"}
+        )[0],
+        200,
+    )
     equal(stage.post("runs/log-metric", {"run_uuid": run, "key": "n", "value": 5, "timestamp": 1700000000001})[0], 200)
     status, answer = stage.get("runs/get", run_id=run)
     metrics = {m["key"]: m for m in answer["run"]["data"]["metrics"]}
-    equal((metrics["m"]["value"], metrics["m"]["step"], metrics["m"]["timestamp"], metrics["n"]["value"]), ("NaN", 7, 1700000000001, 5))
+    equal(
+        (metrics["m"]["value"], metrics["m"]["step"], metrics["m"]["timestamp"], metrics["n"]["value"]),
+        ("NaN", 7, 1700000000001, 5),
+    )
 
 
 @case
@@ -53,16 +64,33 @@ def unknown_route_is_no_endpoint(stage):
 @case
 def bad_bodies(stage):
     run = stage.run()
-    for body in (b"{", b"[]", b"nonsense", b'{"run_id": 5}', json.dumps({"run_id": run, "metrics": [{"key": "a"}]}).encode(),
-                 json.dumps({"run_id": run, "metrics": "no list"}).encode()):
-        status, answer = stage.raw("POST", "/api/2.0/mlflow/runs/log-batch", body, headers={"Content-Type": "application/json"})
+    for body in (
+        b"{",
+        b"[]",
+        b"nonsense",
+        b'{"run_id": 5}',
+        json.dumps({"run_id": run, "metrics": [{"key": "a"}]}).encode(),
+        json.dumps({"run_id": run, "metrics": "no list"}).encode(),
+    ):
+        status, answer = stage.raw(
+            "POST", "/api/2.0/mlflow/runs/log-batch", body, headers={"Content-Type": "application/json"}
+        )
         if status == 500 and stage.server == "mlflow":
             continue
-        true(status in (400, 404) and answer.get("error_code") in ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST"),
-             f"{body!r} was answered {status} {str(answer)[:150]}")
-    for path, body in (("runs/log-metric", {"run_id": run, "key": "a", "value": 1}), ("runs/log-metric", {"run_id": run, "value": 1, "timestamp": 1}),
-                       ("runs/log-metric", {"run_id": run, "key": "a", "value": "x", "timestamp": 1}), ("runs/log-parameter", {"run_id": run, "value": "1"}),
-                       ("experiments/create", {}), ("runs/delete", {}), ("registered-models/create", {})):
+        true(
+            status in (400, 404)
+            and answer.get("error_code") in ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST"),
+            f"{body!r} was answered {status} {str(answer)[:150]}",
+        )
+    for path, body in (
+        ("runs/log-metric", {"run_id": run, "key": "a", "value": 1}),
+        ("runs/log-metric", {"run_id": run, "value": 1, "timestamp": 1}),
+        ("runs/log-metric", {"run_id": run, "key": "a", "value": "x", "timestamp": 1}),
+        ("runs/log-parameter", {"run_id": run, "value": "1"}),
+        ("experiments/create", {}),
+        ("runs/delete", {}),
+        ("registered-models/create", {}),
+    ):
         status, answer = stage.post(path, body)
         equal((status, answer.get("error_code")), (400, "INVALID_PARAMETER_VALUE"), f"{path} {body}")
 

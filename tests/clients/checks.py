@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Named cases and what they run on: one MLflow client, one server, one temporary directory."""
+
 import contextlib
 import json
 import os
@@ -21,10 +22,19 @@ CASES = []
 
 def case(function=None, *, generations=(2, 3), servers=("mlflow", "falaj"), alone=False):
     """Registers a case. `generations` and `servers` say where it holds; `alone`: it disturbs the server and runs last."""
+
     def register(f):
-        CASES.append({"name": f.__module__.removeprefix("cases_") + "." + f.__name__, "run": f,
-                      "generations": generations, "servers": servers, "alone": alone})
+        CASES.append(
+            {
+                "name": f.__module__.removeprefix("cases_") + "." + f.__name__,
+                "run": f,
+                "generations": generations,
+                "servers": servers,
+                "alone": alone,
+            }
+        )
         return f
+
     return register(function) if function else register
 
 
@@ -36,7 +46,9 @@ def equal(found, expected, about=""):
     if found == expected:
         return
     if isinstance(found, dict) and isinstance(expected, dict):  # only where they differ
-        expected, found = ({k: v for k, v in a.items() if k not in b or b[k] != v} for a, b in ((expected, found), (found, expected)))
+        expected, found = (
+            {k: v for k, v in a.items() if k not in b or b[k] != v} for a, b in ((expected, found), (found, expected))
+        )
     if found != expected:
         raise Failed(f"{about + ': ' if about else ''}expected {expected!r}, found {found!r}")
 
@@ -73,7 +85,7 @@ class Stage:
         self.uri = os.environ["MLFLOW_TRACKING_URI"].rstrip("/")
         self.direct_uri = os.environ.get("DIRECT_URI", self.uri)  # without the recorder between
         self.recorder_uri = os.environ.get("RECORDER_URI")
-        self.control_uri = os.environ.get("CONTROL_URI")          # of run.py: kills and restarts the server
+        self.control_uri = os.environ.get("CONTROL_URI")  # of run.py: kills and restarts the server
         self.server = os.environ.get("SERVER_KIND", "mlflow")
         self.generation = int(mlflow.__version__.split(".")[0])
         self.directory = pathlib.Path(directory)
@@ -124,11 +136,15 @@ class Stage:
         return self.raw("GET", f"/api/2.0/mlflow/{route}?" + urllib.parse.urlencode(query, doseq=True))
 
     def recorder(self, order):
-        with urllib.request.urlopen(urllib.request.Request(self.recorder_uri, data=json.dumps(order).encode())) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(self.recorder_uri, data=json.dumps(order).encode())
+        ) as answer:
             return json.loads(answer.read())
 
     def control(self, order):
-        with urllib.request.urlopen(urllib.request.Request(self.control_uri, data=json.dumps(order).encode())) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(self.control_uri, data=json.dumps(order).encode())
+        ) as answer:
             return json.loads(answer.read())
 
 
@@ -136,9 +152,11 @@ class Stage:
 def environment(**changes):
     """The process's environment with `changes` (None removes)."""
     before = {k: os.environ.get(k) for k in changes}
+
     def put(values):
         for k, v in values.items():
             os.environ.pop(k, None) if v is None else os.environ.__setitem__(k, v)
+
     put(changes)
     try:
         yield
@@ -147,8 +165,14 @@ def environment(**changes):
 
 
 def run_cases(stage, pattern):
-    chosen = [c for c in CASES if stage.generation in c["generations"] and stage.server in c["servers"]
-              and (not c["alone"] or stage.control_uri) and re.search(pattern, c["name"])]
+    chosen = [
+        c
+        for c in CASES
+        if stage.generation in c["generations"]
+        and stage.server in c["servers"]
+        and (not c["alone"] or stage.control_uri)
+        and re.search(pattern, c["name"])
+    ]
     failed = []
     for c in sorted(chosen, key=lambda c: c["alone"]):
         started = time.monotonic()
@@ -158,8 +182,14 @@ def run_cases(stage, pattern):
             outcome, why = "ok  ", ""
         except Exception as e:  # a case may fail in any way; the others still run
             failed.append(c["name"])
-            at = next((f"{os.path.basename(f.filename)}:{f.lineno}" for f in reversed(traceback.extract_tb(e.__traceback__))
-                       if os.path.basename(f.filename).startswith("cases_")), "?")
+            at = next(
+                (
+                    f"{os.path.basename(f.filename)}:{f.lineno}"
+                    for f in reversed(traceback.extract_tb(e.__traceback__))
+                    if os.path.basename(f.filename).startswith("cases_")
+                ),
+                "?",
+            )
             outcome, why = "FAIL", f"  {at}: {type(e).__name__}: {' '.join(str(e).split())[:600]}"
             if os.environ.get("TRACE"):
                 traceback.print_exc()
@@ -167,6 +197,9 @@ def run_cases(stage, pattern):
             while mlflow.active_run():
                 mlflow.end_run()
         print(f"{outcome} {c['name']} ({time.monotonic() - started:.1f} s){why}", flush=True)
-    print(f"MLflow {mlflow.__version__} client, {stage.server} server: {len(chosen) - len(failed)} passed, {len(failed)} failed"
-          + (": " + " ".join(failed) if failed else ""), flush=True)
+    print(
+        f"MLflow {mlflow.__version__} client, {stage.server} server: {len(chosen) - len(failed)} passed, {len(failed)} failed"
+        + (": " + " ".join(failed) if failed else ""),
+        flush=True,
+    )
     return 1 if failed or not chosen else 0

@@ -12,6 +12,7 @@ file store syncs nothing and is shown, not judged.
 MLflow's answers on a kept connection are late by 40 ms (see load.Connection.receive), which its own clients feel. The claims
 leave that out, to MLflow's advantage; the line "as clients feel it" shows it for each server.
 """
+
 import argparse
 import hashlib
 import json
@@ -75,14 +76,20 @@ def batch_work(subject, experiment, metrics, client):
     connection = subject.connection()
     run = new_run(connection, experiment, f"client {client}")
     # Each name's steps rise, and the time with every call: no point is one that is already there.
-    points = [{"key": f"metric{i % 10}", "value": i * 0.001 + 0.5, "timestamp": int(STAMP), "step": i // 10} for i in range(metrics)]
-    template = connection.request("POST", API + "runs/log-batch", json.dumps({"run_id": run, "metrics": points}).encode())
+    points = [
+        {"key": f"metric{i % 10}", "value": i * 0.001 + 0.5, "timestamp": int(STAMP), "step": i // 10}
+        for i in range(metrics)
+    ]
+    template = connection.request(
+        "POST", API + "runs/log-batch", json.dumps({"run_id": run, "metrics": points}).encode()
+    )
     stamp = int(STAMP)
 
     def work():
         nonlocal stamp
         stamp += 1
         connection.exchange(template.replace(STAMP, str(stamp).encode()))
+
     return work
 
 
@@ -104,22 +111,29 @@ def measure_felt(subject, sizes):
     def work():
         point = {"run_id": run, "key": "m", "value": 1, "timestamp": next(step)}
         connection.exchange(connection.request("POST", API + "runs/log-metric", json.dumps(point).encode()))
+
     got = load.Measured([work], sizes.seconds)
     subject.note("log_metric as clients feel it, 1 client", got.rate, str(got))
 
 
 def measure_runs(subject, sizes):
     experiment = new_experiment(subject.connection(), "runs")
+
     def life():
         connection = subject.connection()
-        head = connection.request("POST", API + "runs/create", json.dumps({"experiment_id": experiment, "start_time": 1}).encode())
+        head = connection.request(
+            "POST", API + "runs/create", json.dumps({"experiment_id": experiment, "start_time": 1}).encode()
+        )
+
         def work():
             answer = connection.exchange(head)
             at = answer.index(b'"run_id"')
-            run = answer[answer.index(b'"', at + 8 + 1) + 1:][:32].decode()
+            run = answer[answer.index(b'"', at + 8 + 1) + 1 :][:32].decode()
             body = b'{"run_id": "%s", "status": "FINISHED", "end_time": 2}' % run.encode()
             connection.exchange(connection.request("POST", API + "runs/update", body))
+
         return work
+
     for clients in (1, 8):
         got = load.Measured([life() for _ in range(clients)], sizes.seconds)
         subject.note(f"runs made and finished, {clients} clients", got.rate, str(got))
@@ -130,21 +144,31 @@ def fill_by_calls(subject, experiment, count):
     chance = random.Random(11)
     values = [(chance.random(), chance.random(), chance.randrange(10)) for _ in range(count)]
     clients = 16
+
     def filler(mine):
         connection = subject.connection()
         queue = list(mine)
+
         def work():
             accuracy, loss, depth = queue.pop()
             run = new_run(connection, experiment)
             connection.call("POST", API + "runs/log-batch", batch_of(run, accuracy, loss, depth))
+
         return work, len(queue)
+
     works = [filler(values[c::clients]) for c in range(clients)]
     load.Measured([w for w, _ in works], 3600, at_most=min(n for _, n in works))
 
 
 def batch_of(run, accuracy, loss, depth):
-    return {"run_id": run, "metrics": [{"key": "accuracy", "value": accuracy, "timestamp": 1}, {"key": "loss", "value": loss, "timestamp": 1}],
-            "params": [{"key": "depth", "value": str(depth)}, {"key": "kind", "value": "tree" if depth % 2 else "net"}]}
+    return {
+        "run_id": run,
+        "metrics": [
+            {"key": "accuracy", "value": accuracy, "timestamp": 1},
+            {"key": "loss", "value": loss, "timestamp": 1},
+        ],
+        "params": [{"key": "depth", "value": str(depth)}, {"key": "kind", "value": "tree" if depth % 2 else "net"}],
+    }
 
 
 class MlflowDatabase:
@@ -184,13 +208,20 @@ class MlflowDatabase:
 
     def copy_points(self, run, count):
         names, rows = self.rows("metrics", run)
-        self.insert("metrics", names, ({**rows[0], "step": i, "timestamp": int(STAMP) + i, "value": i * 0.5} for i in range(1, count)))
+        self.insert(
+            "metrics",
+            names,
+            ({**rows[0], "step": i, "timestamp": int(STAMP) + i, "value": i * 0.5} for i in range(1, count)),
+        )
         self.db.commit()
         self.db.close()
 
 
 SEARCHES = {
-    "filter by metric and parameter, order by metric": {"filter": "metrics.accuracy > 0.5 and params.depth = '3'", "order_by": ["metrics.loss ASC"]},
+    "filter by metric and parameter, order by metric": {
+        "filter": "metrics.accuracy > 0.5 and params.depth = '3'",
+        "order_by": ["metrics.loss ASC"],
+    },
     "order by metric": {"order_by": ["metrics.accuracy DESC"]},
 }
 
@@ -217,9 +248,14 @@ def measure_search(subject, sizes):
 def measure_history(subject, sizes):
     connection = subject.connection()
     run = new_run(connection, new_experiment(connection, "history"))
+
     def log(start, count):
-        points = [{"key": "loss", "value": i * 0.5, "timestamp": int(STAMP) + i, "step": i} for i in range(start, start + count)]
+        points = [
+            {"key": "loss", "value": i * 0.5, "timestamp": int(STAMP) + i, "step": i}
+            for i in range(start, start + count)
+        ]
         connection.call("POST", API + "runs/log-batch", {"run_id": run, "metrics": points})
+
     if subject.server.kind == "mlflow":
         log(0, 1)
         MlflowDatabase(subject.server).copy_points(run, sizes.points)
@@ -237,12 +273,16 @@ def measure_history(subject, sizes):
 
 def measure_files(subject, source, size):
     connection = subject.connection()
-    run = connection.call("POST", API + "runs/create", {"experiment_id": new_experiment(connection, "files"), "start_time": 1})["run"]["info"]
+    run = connection.call(
+        "POST", API + "runs/create", {"experiment_id": new_experiment(connection, "files"), "start_time": 1}
+    )["run"]["info"]
     place = run["artifact_uri"].split(":/", 1)[1].strip("/")
     path = f"/api/2.0/mlflow-artifacts/artifacts/{place}/large.bin"
     before = time.perf_counter()
     with open(source, "rb") as file:
-        connection.exchange(connection.request("PUT", path, kind="application/octet-stream", length=size), body_file=file)
+        connection.exchange(
+            connection.request("PUT", path, kind="application/octet-stream", length=size), body_file=file
+        )
     taken = time.perf_counter() - before
     subject.note("file up", size / taken / 1e6, f"{size / taken / 1e6:.0f} MB/s, {size >> 20} MiB")
     request = connection.request("GET", path)
@@ -260,20 +300,34 @@ def measure_files(subject, source, size):
     copy = source.with_name("copy.bin")
     seconds = load.median_seconds(lambda: load.copy_and_hash(source, copy), 3)
     os.remove(copy)
-    subject.note("copy", size / seconds / 1e6, f"{size / seconds / 1e6:.0f} MB/s by plain copy + sha256 + fsync, the limit")
+    subject.note(
+        "copy", size / seconds / 1e6, f"{size / seconds / 1e6:.0f} MB/s by plain copy + sha256 + fsync, the limit"
+    )
 
 
 def measure(subject, sizes, source):
     size = os.path.getsize(source)
+
     # Neighbours on the machine and its disk change between two servers' turns: without this the ratios cannot be judged.
     def surroundings(when):
         half, tenth = load.sync_ms(source.parent)
-        print(f"{subject.name}: {when}: load {os.getloadavg()[0]:.1f}, fdatasync p50 {half:.2f} ms, p90 {tenth:.2f} ms", flush=True)
+        print(
+            f"{subject.name}: {when}: load {os.getloadavg()[0]:.1f}, fdatasync p50 {half:.2f} ms, p90 {tenth:.2f} ms",
+            flush=True,
+        )
+
     surroundings("before")
-    steps = [("felt", lambda: measure_felt(subject, sizes)), ("logging", lambda: measure_logging(subject, sizes)), ("runs", lambda: measure_runs(subject, sizes)),
-             ("files", lambda: measure_files(subject, source, size))]
+    steps = [
+        ("felt", lambda: measure_felt(subject, sizes)),
+        ("logging", lambda: measure_logging(subject, sizes)),
+        ("runs", lambda: measure_runs(subject, sizes)),
+        ("files", lambda: measure_files(subject, source, size)),
+    ]
     if subject.name != "MLflow file store":  # it reads every file of every run for a search: minutes for one
-        steps += [("search", lambda: measure_search(subject, sizes)), ("history", lambda: measure_history(subject, sizes))]
+        steps += [
+            ("search", lambda: measure_search(subject, sizes)),
+            ("history", lambda: measure_history(subject, sizes)),
+        ]
     for name, step in steps:
         try:
             step()
@@ -285,11 +339,37 @@ def measure(subject, sizes, source):
 
 def claim(text, unit, ours, against, theirs, goal):
     if ours is None or theirs is None:
-        print(json.dumps({"claim": text, "ours": ours or 0, "unit": unit, "against": against, "limit": theirs or 0, "ratio": 0, "goal": goal, "better": "higher"}))
+        print(
+            json.dumps(
+                {
+                    "claim": text,
+                    "ours": ours or 0,
+                    "unit": unit,
+                    "against": against,
+                    "limit": theirs or 0,
+                    "ratio": 0,
+                    "goal": goal,
+                    "better": "higher",
+                }
+            )
+        )
         return False
     ratio = ours / theirs
-    print(json.dumps({"claim": text, "ours": round(ours, 3), "unit": unit, "against": against, "limit": round(theirs, 3), "ratio": round(ratio, 3),
-                      "goal": goal, "better": "higher"}), flush=True)
+    print(
+        json.dumps(
+            {
+                "claim": text,
+                "ours": round(ours, 3),
+                "unit": unit,
+                "against": against,
+                "limit": round(theirs, 3),
+                "ratio": round(ratio, 3),
+                "goal": goal,
+                "better": "higher",
+            }
+        ),
+        flush=True,
+    )
     return ratio >= goal
 
 
@@ -299,16 +379,29 @@ def claims(falaj, sql):
     for metrics in (1000, 1):
         for clients in (1, 8, 16):
             key = f"log_batch of {metrics}, {clients} clients"
-            met.append(claim(f"mlflow: metrics logged durably, {key}", "metric/s", falaj.get(key), against, sql.get(key), 30))
+            met.append(
+                claim(f"mlflow: metrics logged durably, {key}", "metric/s", falaj.get(key), against, sql.get(key), 30)
+            )
     for clients in (1, 8):
         key = f"runs made and finished, {clients} clients"
         met.append(claim(f"mlflow: {key}", "run/s", falaj.get(key), against, sql.get(key), 10))
     for name in SEARCHES:
-        met.append(claim(f"mlflow: search, {name}", "search/s", falaj.get(f"search, {name}"), against, sql.get(f"search, {name}"), 20))
+        met.append(
+            claim(
+                f"mlflow: search, {name}",
+                "search/s",
+                falaj.get(f"search, {name}"),
+                against,
+                sql.get(f"search, {name}"),
+                20,
+            )
+        )
     key = "first page of a history"
     met.append(claim(f"mlflow: {key}", "page/s", falaj.get(key), against, sql.get(key), 20))
     for key in ("file up", "file down"):
-        met.append(claim(f"mlflow: {key}", "MB/s", falaj.get(key), "copy + sha256 of the same bytes", falaj.get("copy"), 0.5))
+        met.append(
+            claim(f"mlflow: {key}", "MB/s", falaj.get(key), "copy + sha256 of the same bytes", falaj.get("copy"), 0.5)
+        )
         met.append(claim(f"mlflow: {key}, against MLflow", "MB/s", falaj.get(key), against, sql.get(key), 1))
     return all(met)
 
@@ -323,8 +416,11 @@ def main():
         print("SKIPPED mlflow: the genuine server is not there; run ./setup --clients", file=sys.stderr)
         return 2
     sizes, found = Sizes(arguments.quick), {}
-    subjects = {"sql": ("MLflow SQL store", lambda d: servers.Mlflow(d, 3, "sql")), "file": ("MLflow file store", lambda d: servers.Mlflow(d, 3, "file")),
-                "falaj": ("falaj", lambda d: servers.Falaj(d, arguments.binary))}
+    subjects = {
+        "sql": ("MLflow SQL store", lambda d: servers.Mlflow(d, 3, "sql")),
+        "file": ("MLflow file store", lambda d: servers.Mlflow(d, 3, "file")),
+        "falaj": ("falaj", lambda d: servers.Falaj(d, arguments.binary)),
+    }
     with tempfile.TemporaryDirectory(prefix="compare-") as directory:
         source = pathlib.Path(directory) / "source.bin"
         chance = random.Random(5)

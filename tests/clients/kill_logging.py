@@ -7,6 +7,7 @@
 A logger repeats a call that got no answer, or a busy one, until it is acknowledged, as the MLflow client does. The moments of
 the kills are counted in acknowledged calls, drawn from the seed, which is printed.
 """
+
 import argparse
 import hashlib
 import http.client
@@ -50,7 +51,9 @@ class Tally:
     def wait_for(self, count):
         with self.changed:
             if not self.changed.wait_for(lambda: self.acknowledged >= count or self.failed, PATIENCE_SECONDS):
-                raise RuntimeError(f"only {self.acknowledged} calls acknowledged, {count} awaited for {PATIENCE_SECONDS} s")
+                raise RuntimeError(
+                    f"only {self.acknowledged} calls acknowledged, {count} awaited for {PATIENCE_SECONDS} s"
+                )
             if self.failed:
                 raise self.failed
 
@@ -85,7 +88,9 @@ class Caller:
             if status not in RETRIED and status != 0:
                 raise RuntimeError(f"{method} {path} was answered {status}: {text[:300]!r}")
             if time.monotonic() > deadline:
-                raise RuntimeError(f"{method} {path} was not acknowledged in {PATIENCE_SECONDS} s, last status {status}: {text[:300]!r}")
+                raise RuntimeError(
+                    f"{method} {path} was not acknowledged in {PATIENCE_SECONDS} s, last status {status}: {text[:300]!r}"
+                )
             self.tally.repeated += 1
             pause.wait(min(0.005 * 2 ** min(attempt, 6), 0.25))  # back off while the server is down, as the client does
 
@@ -113,9 +118,25 @@ class Logger(threading.Thread):
         self.place = "/api/2.0/mlflow-artifacts/artifacts/" + uri.split(":/", 1)[1].strip("/")
         while not self.stopping.is_set():
             step = self.steps
-            points = [{"key": f"m{i % 2}", "value": step + i / 64, "timestamp": 1000 + step * POINTS + i, "step": step * POINTS + i} for i in range(POINTS)]
-            caller.call("POST", API + "runs/log-batch", {"run_id": self.id, "metrics": points, "params": [{"key": f"p{step}", "value": str(step)}]})
-            caller.call("POST", API + "runs/log-metric", {"run_id": self.id, "key": "single", "value": step, "timestamp": step + 1, "step": step})
+            points = [
+                {
+                    "key": f"m{i % 2}",
+                    "value": step + i / 64,
+                    "timestamp": 1000 + step * POINTS + i,
+                    "step": step * POINTS + i,
+                }
+                for i in range(POINTS)
+            ]
+            caller.call(
+                "POST",
+                API + "runs/log-batch",
+                {"run_id": self.id, "metrics": points, "params": [{"key": f"p{step}", "value": str(step)}]},
+            )
+            caller.call(
+                "POST",
+                API + "runs/log-metric",
+                {"run_id": self.id, "key": "single", "value": step, "timestamp": step + 1, "step": step},
+            )
             if step % 4 == 0:
                 name = f"d{step % 3}/f{step}.bin"
                 caller.call("PUT", f"{self.place}/{name}", content_of(self.number, step), "application/octet-stream")
@@ -131,16 +152,25 @@ class Logger(threading.Thread):
         self.expect("number of parameters", len(run["data"]["params"]), self.steps)
         self.expect("status", run["info"]["status"], "FINISHED")
         for key in ("m0", "m1", "single"):
-            history = json.loads(caller.call("GET", f"{API}metrics/get-history?run_id={self.id}&metric_key={key}"))["metrics"]
+            history = json.loads(caller.call("GET", f"{API}metrics/get-history?run_id={self.id}&metric_key={key}"))[
+                "metrics"
+            ]
             found = [(m.get("step", 0), m["value"], m["timestamp"]) for m in history]
             if key == "single":
                 expected = [(s, float(s), s + 1) for s in range(self.steps)]
             else:
-                expected = [(s * POINTS + i, s + i / 64, 1000 + s * POINTS + i) for s in range(self.steps) for i in range(POINTS) if f"m{i % 2}" == key]
+                expected = [
+                    (s * POINTS + i, s + i / 64, 1000 + s * POINTS + i)
+                    for s in range(self.steps)
+                    for i in range(POINTS)
+                    if f"m{i % 2}" == key
+                ]
             self.expect(f"points of {key}", found, expected)
         for name, step in self.files:
             got = caller.call("GET", f"{self.place}/{name}")
-            self.expect(name, hashlib.sha256(got).hexdigest(), hashlib.sha256(content_of(self.number, step)).hexdigest())
+            self.expect(
+                name, hashlib.sha256(got).hexdigest(), hashlib.sha256(content_of(self.number, step)).hexdigest()
+            )
         listed = set()
         for directory in {name.split("/")[0] for name, _ in self.files}:
             found = json.loads(caller.call("GET", f"{API}artifacts/list?run_id={self.id}&path={directory}"))["files"]
@@ -152,8 +182,10 @@ class Logger(threading.Thread):
         if found != expected:
             lost = [e for e in expected if e not in found][:5] if isinstance(expected, list) else expected
             more = [f for f in found if f not in expected][:5] if isinstance(expected, list) else found
-            raise AssertionError(f"{self.name}, run {self.id}: {about}: missing {lost}, not expected {more}"
-                                 + (f", {len(found)} of {len(expected)}" if isinstance(expected, list) else ""))
+            raise AssertionError(
+                f"{self.name}, run {self.id}: {about}: missing {lost}, not expected {more}"
+                + (f", {len(found)} of {len(expected)}" if isinstance(expected, list) else "")
+            )
 
 
 def main():
@@ -172,7 +204,9 @@ def main():
         loggers = []
         try:
             made = Caller(server, tally).call("POST", API + "experiments/create", {"name": "killed"})
-            loggers = [Logger(n, server, tally, json.loads(made)["experiment_id"], stop) for n in range(arguments.loggers)]
+            loggers = [
+                Logger(n, server, tally, json.loads(made)["experiment_id"], stop) for n in range(arguments.loggers)
+            ]
             for logger in loggers:
                 logger.start()
             for _ in range(arguments.kills):
@@ -198,8 +232,10 @@ def main():
                 logger.join()
             server.stop()
     points = sum(logger.steps * (POINTS + 1) for logger in loggers)
-    print(f"result {arguments.kills} kills, {acknowledged} calls acknowledged ({tally.repeated} repeated): {points} metrics, "
-          f"{sum(logger.steps for logger in loggers)} parameters, {sum(len(logger.files) for logger in loggers)} files, each there once")
+    print(
+        f"result {arguments.kills} kills, {acknowledged} calls acknowledged ({tally.repeated} repeated): {points} metrics, "
+        f"{sum(logger.steps for logger in loggers)} parameters, {sum(len(logger.files) for logger in loggers)} files, each there once"
+    )
     return 0
 
 

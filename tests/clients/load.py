@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTTP load that costs its own process little: requests are bytes made before, connections are kept, answers are only
 counted. What is measured is then the server."""
+
 import hashlib
 import json
 import os
@@ -61,12 +62,12 @@ class Connection:
         data = b""
         while (end := data.find(b"\r\n\r\n")) < 0:
             data += self.receive(1 << 16)
-        head, rest = data[:end].lower(), data[end + 4:]
+        head, rest = data[:end].lower(), data[end + 4 :]
         if b"\ntransfer-encoding: chunked" in head:
             body = self.chunks(rest)
         else:
             at = head.find(b"\ncontent-length:")
-            length = int(head[at + 16:head.find(b"\r", at + 1) if head.find(b"\r", at + 1) > 0 else None])
+            length = int(head[at + 16 : head.find(b"\r", at + 1) if head.find(b"\r", at + 1) > 0 else None])
             body = self.plain(rest, length, into if head[9:12] == b"200" else None)
         if b"\nconnection: close" in head:
             self.close()
@@ -100,8 +101,8 @@ class Connection:
             size = int(data[:line].split(b";")[0], 16)
             while len(data) < line + 2 + size + 2:
                 data += self.receive(1 << 18)
-            body += data[line + 2:line + 2 + size]
-            data = data[line + 2 + size + 2:]
+            body += data[line + 2 : line + 2 + size]
+            data = data[line + 2 + size + 2 :]
             if size == 0:
                 return body
 
@@ -133,6 +134,7 @@ class Measured:
                     self.errors.append(e)
             with lock:
                 self.latencies += mine
+
         threads = [threading.Thread(target=loop, args=(w,)) for w in works]
         for t in threads:
             t.start()

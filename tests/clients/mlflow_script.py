@@ -7,6 +7,7 @@
 One line a case, then a summary; exits 1 when a case failed. Runs on MLflow 2.22 and 3.x; a case says where it holds.
 run.py starts servers and calls this with each client.
 """
+
 import argparse
 import logging
 import os

@@ -6,6 +6,7 @@ Orders arrive as POST /.recorder (JSON):
   {"faults": true}                                                              -> {"left": faults not yet used}
 "cut before": the server never sees the call. "cut after": it does, and its answer is lost.
 """
+
 import http.client
 import http.server
 import json
@@ -24,9 +25,9 @@ class Recorder:
         parts = urllib.parse.urlsplit(upstream)
         self.upstream = parts.hostname, parts.port
         self.lock = threading.Lock()
-        self.calls = {}      # (method, route, status) -> count
+        self.calls = {}  # (method, route, status) -> count
         self.unhandled = {}  # (method, path) -> (count, status)
-        self.faults = []     # [fault, times left, path]
+        self.faults = []  # [fault, times left, path]
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Forward", (Forward,), {"recorder": self}))
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"

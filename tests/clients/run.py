@@ -8,6 +8,7 @@
 
 Ends with one line: N passed, M failed. Needs ./setup --clients; exits 77 when that has not been run.
 """
+
 import argparse
 import http.server
 import json
@@ -27,6 +28,7 @@ NEWEST = 3  # the genuine server of this generation is the reference for the cli
 
 def control_server(server):
     """Lets a case ask for a token, a project or the server's death. Returns the HTTP server; its thread ends with shutdown."""
+
     class Control(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             order = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -47,6 +49,7 @@ def control_server(server):
 
         def log_message(self, *_):
             pass
+
     control = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Control)
     threading.Thread(target=control.serve_forever, args=(0.05,)).start()
     return control
@@ -57,19 +60,33 @@ def run_client(generation, server, directory, only):
     proxy, control = recorder.Recorder(server.url), control_server(server)
     try:
         environment = servers.clean_environment(
-            MLFLOW_TRACKING_URI=server.tracking_uri.replace(server.url, proxy.url), DIRECT_URI=server.tracking_uri, SERVER_KIND=server.kind,
-            RECORDER_URI=proxy.url + "/.recorder", CONTROL_URI=f"http://127.0.0.1:{control.server_address[1]}/", HOME=str(directory),
-            MLFLOW_TRACKING_TOKEN=server.token or "none", MPLCONFIGDIR=str(directory))
+            MLFLOW_TRACKING_URI=server.tracking_uri.replace(server.url, proxy.url),
+            DIRECT_URI=server.tracking_uri,
+            SERVER_KIND=server.kind,
+            RECORDER_URI=proxy.url + "/.recorder",
+            CONTROL_URI=f"http://127.0.0.1:{control.server_address[1]}/",
+            HOME=str(directory),
+            MLFLOW_TRACKING_TOKEN=server.token or "none",
+            MPLCONFIGDIR=str(directory),
+        )
         script = pathlib.Path(__file__).with_name("mlflow_script.py")
-        with subprocess.Popen([str(servers.python_of(generation)), str(script), "--only", only], env=environment, stdout=subprocess.PIPE,
-                              stderr=open(pathlib.Path(directory) / "client.log", "ab"), text=True, cwd=directory) as client:
+        with subprocess.Popen(
+            [str(servers.python_of(generation)), str(script), "--only", only],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=open(pathlib.Path(directory) / "client.log", "ab"),
+            text=True,
+            cwd=directory,
+        ) as client:
             passed = failed = 0
             for line in client.stdout:
                 print(line, end="", flush=True)
                 passed += line.startswith("ok ")
                 failed += line.startswith("FAIL ")
         if client.returncode != 0 and failed == 0:
-            print(f"FAIL the client ended with {client.returncode}: {(pathlib.Path(directory) / 'client.log').read_text()[-2000:]}")
+            print(
+                f"FAIL the client ended with {client.returncode}: {(pathlib.Path(directory) / 'client.log').read_text()[-2000:]}"
+            )
             failed = 1
         return passed, failed, proxy
     finally:
@@ -96,7 +113,9 @@ def main():
         server = None
         try:
             place = pathlib.Path(directory) / "server"
-            server = servers.Falaj(place, arguments.binary) if arguments.server == "falaj" else servers.Mlflow(place, NEWEST)
+            server = (
+                servers.Falaj(place, arguments.binary) if arguments.server == "falaj" else servers.Mlflow(place, NEWEST)
+            )
             for generation in generations:  # on one server: what one client wrote, the next one meets
                 good, bad, proxy = run_client(generation, server, directory, arguments.only)
                 passed, failed = passed + good, failed + bad
@@ -104,7 +123,9 @@ def main():
                     for (method, route, status), count in sorted(proxy.calls.items(), key=lambda c: c[0][1]):
                         print(f"call {method} {route} {status} x{count}")
                 for (method, path), (count, status) in sorted(proxy.unhandled.items()):
-                    print(f"FAIL a call of client {generation} was not handled: {method} {path}: {status}, {count} times")
+                    print(
+                        f"FAIL a call of client {generation} was not handled: {method} {path}: {status}, {count} times"
+                    )
                     failed += 1
         finally:
             if server:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The servers under test: started on a port of the kernel's choice with a data directory of their own."""
+
 import os
 import pathlib
 import selectors
@@ -38,7 +39,14 @@ def is_installed(generation):
 
 def clean_environment(**more):
     keep = {k: os.environ[k] for k in ("PATH", "HOME", "LANG", "TMPDIR") if k in os.environ}
-    return {**keep, "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "1", **more}
+    return {
+        **keep,
+        "LC_ALL": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "DO_NOT_TRACK": "1",
+        **more,
+    }
 
 
 class Server:
@@ -51,8 +59,15 @@ class Server:
 
     def spawn(self, argv, environment, stdout):
         with open(self.directory / "log", "ab") as log:
-            self.child = subprocess.Popen([str(a) for a in argv], env=environment, stdin=subprocess.DEVNULL, stdout=stdout or log, stderr=log,
-                                          start_new_session=True, cwd=self.directory)
+            self.child = subprocess.Popen(
+                [str(a) for a in argv],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout or log,
+                stderr=log,
+                start_new_session=True,
+                cwd=self.directory,
+            )
 
     def log_tail(self):
         return (self.directory / "log").read_text(errors="replace")[-3000:]
@@ -95,11 +110,30 @@ class Mlflow(Server):
 
     def start(self):
         backend = f"sqlite:///{self.directory}/mlflow.db" if self.store == "sql" else str(self.directory / "store")
-        argv = [python_of(self.generation), "-m", "mlflow", "server", "--backend-store-uri", backend, "--serve-artifacts", "--artifacts-destination",
-                self.directory / "artifacts", "--host", "127.0.0.1", "--port", self.port]
-        self.spawn(argv + (["--workers", self.workers] if self.workers else []),
-                   clean_environment(MLFLOW_DISABLE_TELEMETRY="true", MLFLOW_ALLOW_FILE_STORE="true",
-                                     MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false"), None)
+        argv = [
+            python_of(self.generation),
+            "-m",
+            "mlflow",
+            "server",
+            "--backend-store-uri",
+            backend,
+            "--serve-artifacts",
+            "--artifacts-destination",
+            self.directory / "artifacts",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            self.port,
+        ]
+        self.spawn(
+            argv + (["--workers", self.workers] if self.workers else []),
+            clean_environment(
+                MLFLOW_DISABLE_TELEMETRY="true",
+                MLFLOW_ALLOW_FILE_STORE="true",
+                MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false",
+            ),
+            None,
+        )
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.child.poll() is None:
             try:
@@ -120,7 +154,9 @@ class Falaj(Server):
         self.binary, self.settings = pathlib.Path(binary).resolve(), settings
         self.port = 0
         self.start()
-        self.short = self.must("token", "create", "short", "--ttl", "60s")  # the shortest there is; a case uses it later
+        self.short = self.must(
+            "token", "create", "short", "--ttl", "60s"
+        )  # the shortest there is; a case uses it later
 
     def start(self):
         argv = [self.binary, "up", "--data", self.directory / "data", "--listen", f"127.0.0.1:{self.port}"]
@@ -134,7 +170,7 @@ class Falaj(Server):
             log = self.log_tail()
             self.kill()
             raise RuntimeError(f"falaj up did not become ready: {line}{log}")
-        self.url = line[line.index("http"):].split()[0].rstrip("/")
+        self.url = line[line.index("http") :].split()[0].rstrip("/")
         self.port = int(self.url.rsplit(":", 1)[1])
         self.token = (self.directory / "data" / "admin.token").read_text().strip()
         self.tracking_uri = self.url + "/mlflow/default/default"
@@ -146,7 +182,9 @@ class Falaj(Server):
 
     def command(self, *argv, token=None, text=None):
         environment = clean_environment(FALAJ_URL=self.url, FALAJ_TOKEN=token or self.token, HOME=str(self.directory))
-        return subprocess.run([str(self.binary), *argv], env=environment, input=text, capture_output=True, text=True, timeout=60)
+        return subprocess.run(
+            [str(self.binary), *argv], env=environment, input=text, capture_output=True, text=True, timeout=60
+        )
 
     def must(self, *argv, **kwargs):
         done = self.command(*argv, **kwargs)
@@ -155,7 +193,12 @@ class Falaj(Server):
         return done.stdout.strip()
 
     def make_project(self, name):
-        self.must("apply", "-f", "-", text=f"apiVersion: falaj/v1\nkind: Project\nmetadata: {{tenant: default, name: {name}}}\nspec: {{zone: local}}\n")
+        self.must(
+            "apply",
+            "-f",
+            "-",
+            text=f"apiVersion: falaj/v1\nkind: Project\nmetadata: {{tenant: default, name: {name}}}\nspec: {{zone: local}}\n",
+        )
 
     def token_of(self, kind):
         """A viewer's token, or one that was valid and is no longer."""
