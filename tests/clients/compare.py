@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Falaj and the genuine MLflow server under the same load, one after the other, on this machine:   ./bench mlflow
+"""Falaj and the genuine MLflow server under the same load, turn by turn, on this machine:   ./bench mlflow
 
-    tests/clients/compare.py [--quick] [--only falaj|sql|file] [--binary build/release/bin/falaj]
+    tests/clients/compare.py [--quick] [--seconds N] [--only sql,file,falaj] [--binary build/release/bin/falaj]
 
 Measures: metrics logged durably, runs made and finished, searches over many runs, the first page of a long history, files
 up and down. Prints what it measured and one JSON line a claim; exits 1 when a goal was missed. Both servers run with their
@@ -20,6 +20,7 @@ import os
 import pathlib
 import random
 import sqlite3
+import statistics
 import sys
 import tempfile
 import time
@@ -32,6 +33,7 @@ import servers  # noqa: E402
 API = "/api/2.0/mlflow/"
 STAMP = b"1700000000000"
 PAGE = 1000
+ROUNDS = 3
 
 
 class Sizes:
@@ -48,13 +50,17 @@ class Subject:
 
     def __init__(self, name, server):
         self.name, self.server = name, server
-        self.found = {}
+        self.samples = {}
+        self.failed = False
 
     def connection(self, **more):
         return load.Connection(self.server.tracking_uri, self.server.token, **more)
 
+    def get(self, key):
+        return statistics.median(self.samples[key]) if key in self.samples else None
+
     def note(self, key, value, text):
-        self.found[key] = value
+        self.samples.setdefault(key, []).append(value)
         print(f"{self.name}: {key}: {text}", flush=True)
 
 
@@ -93,14 +99,15 @@ def batch_work(subject, experiment, metrics, client):
     return work
 
 
-def measure_logging(subject, sizes):
+def measure_logging(subject, sizes, metrics, clients):
     experiment = new_experiment(subject.connection(), "logging")
-    for metrics in (1000, 1):
-        for clients in (1, 8, 16):
-            key = f"log_batch of {metrics}, {clients} clients"
-            got = load.Measured([batch_work(subject, experiment, metrics, c) for c in range(clients)], sizes.seconds)
-            subject.note(key, got.rate * metrics, f"{got.rate * metrics:.0f} metrics/s; calls {got}")
-            subject.found[key + " p50"], subject.found[key + " p99"] = got.percentile_ms(50), got.percentile_ms(99)
+    works = [batch_work(subject, experiment, metrics, c) for c in range(clients)]
+    got = load.Measured(works, sizes.seconds / ROUNDS)
+    subject.note(logging_key(metrics, clients), got.rate * metrics, f"{got.rate * metrics:.0f} metrics/s; calls {got}")
+
+
+def logging_key(metrics, clients):
+    return f"log_batch of {metrics}, {clients} clients"
 
 
 def measure_felt(subject, sizes):
@@ -112,11 +119,11 @@ def measure_felt(subject, sizes):
         point = {"run_id": run, "key": "m", "value": 1, "timestamp": next(step)}
         connection.exchange(connection.request("POST", API + "runs/log-metric", json.dumps(point).encode()))
 
-    got = load.Measured([work], sizes.seconds)
+    got = load.Measured([work], sizes.seconds / ROUNDS)
     subject.note("log_metric as clients feel it, 1 client", got.rate, str(got))
 
 
-def measure_runs(subject, sizes):
+def measure_runs(subject, sizes, clients):
     experiment = new_experiment(subject.connection(), "runs")
 
     def life():
@@ -134,9 +141,8 @@ def measure_runs(subject, sizes):
 
         return work
 
-    for clients in (1, 8):
-        got = load.Measured([life() for _ in range(clients)], sizes.seconds)
-        subject.note(f"runs made and finished, {clients} clients", got.rate, str(got))
+    got = load.Measured([life() for _ in range(clients)], sizes.seconds / ROUNDS)
+    subject.note(f"runs made and finished, {clients} clients", got.rate, str(got))
 
 
 def fill_by_calls(subject, experiment, count):
@@ -271,7 +277,8 @@ def measure_history(subject, sizes):
     subject.note("first page of a history", 1 / seconds, f"{1000 * seconds:.2f} ms, {PAGE} of {sizes.points} points")
 
 
-def measure_files(subject, source, size):
+def measure_files(subject, sizes, source):
+    size = sizes.file_bytes
     connection = subject.connection()
     run = connection.call(
         "POST", API + "runs/create", {"experiment_id": new_experiment(connection, "files"), "start_time": 1}
@@ -305,36 +312,31 @@ def measure_files(subject, source, size):
     )
 
 
-def measure(subject, sizes, source):
-    size = os.path.getsize(source)
+def surroundings(directory):
+    """Neighbours change what a machine and its disk can do from one moment to the next: shown, so that it can be judged."""
+    half, tenth = load.sync_ms(directory)
+    print(f"machine: load {os.getloadavg()[0]:.1f}, fdatasync p50 {half:.2f} ms, p90 {tenth:.2f} ms", flush=True)
 
-    # Neighbours on the machine and its disk change between two servers' turns: without this the ratios cannot be judged.
-    def surroundings(when):
-        half, tenth = load.sync_ms(source.parent)
-        print(
-            f"{subject.name}: {when}: load {os.getloadavg()[0]:.1f}, fdatasync p50 {half:.2f} ms, p90 {tenth:.2f} ms",
-            flush=True,
-        )
 
-    surroundings("before")
-    steps = [
-        ("felt", lambda: measure_felt(subject, sizes)),
-        ("logging", lambda: measure_logging(subject, sizes)),
-        ("runs", lambda: measure_runs(subject, sizes)),
-        ("files", lambda: measure_files(subject, source, size)),
-    ]
-    if subject.name != "MLflow file store":  # it reads every file of every run for a search: minutes for one
-        steps += [
-            ("search", lambda: measure_search(subject, sizes)),
-            ("history", lambda: measure_history(subject, sizes)),
-        ]
-    for name, step in steps:
-        try:
-            step()
-        except Exception as e:  # one measure that fails must not hide the others
-            say_failed(subject, name, e)
-            subject.found["failed"] = True
-    surroundings("after")
+def measure(subjects, sizes, source):
+    """The servers take turns, load by load and round by round, for the same reason."""
+    loads = [("felt", measure_felt, ())]
+    loads += [("logging", measure_logging, (metrics, clients)) for metrics in (1000, 1) for clients in (1, 8, 16)]
+    loads += [("runs", measure_runs, (clients,)) for clients in (1, 8)]
+    turns = [(name, step, more) for name, step, more in loads for _ in range(ROUNDS)]
+    turns += [("files", measure_files, (source,)), ("search", measure_search, ()), ("history", measure_history, ())]
+    for at, (name, step, more) in enumerate(turns):
+        if at % ROUNDS == 0:
+            surroundings(source.parent)
+        for subject in subjects:
+            # The file store reads every file of every run for a search: minutes for one.
+            if name in ("search", "history") and subject.name == "MLflow file store":
+                continue
+            try:
+                step(subject, sizes, *more)
+            except Exception as e:  # one measure that fails must not hide the others
+                say_failed(subject, name, e)
+                subject.failed = True
 
 
 def claim(text, unit, ours, against, theirs, goal):
@@ -378,7 +380,7 @@ def claims(falaj, sql):
     against, met = "MLflow on SQLite", []
     for metrics in (1000, 1):
         for clients in (1, 8, 16):
-            key = f"log_batch of {metrics}, {clients} clients"
+            key = logging_key(metrics, clients)
             met.append(
                 claim(f"mlflow: metrics logged durably, {key}", "metric/s", falaj.get(key), against, sql.get(key), 30)
             )
@@ -409,13 +411,15 @@ def claims(falaj, sql):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes, to try it out")
-    parser.add_argument("--only", choices=["falaj", "sql", "file"])
+    parser.add_argument("--only", default="sql,file,falaj", help="which of them, such as sql,falaj")
+    parser.add_argument("--seconds", type=float, help="how long each load lasts")
     parser.add_argument("--binary", default=str(servers.ROOT / "build/release/bin/falaj"))
     arguments = parser.parse_args()
     if not servers.is_installed(3):
         print("SKIPPED mlflow: the genuine server is not there; run ./setup --clients", file=sys.stderr)
         return 2
-    sizes, found = Sizes(arguments.quick), {}
+    sizes = Sizes(arguments.quick)
+    sizes.seconds = arguments.seconds or sizes.seconds
     subjects = {
         "sql": ("MLflow SQL store", lambda d: servers.Mlflow(d, 3, "sql")),
         "file": ("MLflow file store", lambda d: servers.Mlflow(d, 3, "file")),
@@ -427,18 +431,18 @@ def main():
         with open(source, "wb") as file:
             for _ in range(sizes.file_bytes >> 20):
                 file.write(chance.randbytes(1 << 20))
-        for key, (name, start) in subjects.items():
-            if arguments.only in (None, key):
-                server = start(pathlib.Path(directory) / key)
-                try:
-                    subject = Subject(name, server)
-                    measure(subject, sizes, source)
-                    found[key] = subject.found
-                finally:
-                    server.stop()
-    if not {"falaj", "sql"} <= set(found):
+        chosen = {}
+        try:
+            for key in arguments.only.split(","):
+                name, start = subjects[key]
+                chosen[key] = Subject(name, start(pathlib.Path(directory) / key))
+            measure(list(chosen.values()), sizes, source)
+        finally:
+            for subject in chosen.values():
+                subject.server.stop()
+    if not {"falaj", "sql"} <= set(chosen):
         return 0
-    return 0 if claims(found["falaj"], found["sql"]) and "failed" not in found["falaj"] else 1
+    return 0 if claims(chosen["falaj"], chosen["sql"]) and not chosen["falaj"].failed else 1
 
 
 if __name__ == "__main__":
