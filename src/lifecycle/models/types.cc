@@ -55,6 +55,7 @@ void check_model_name(std::string_view name) {
                                [](unsigned char c) { return c == '/' || c == ':' || c < 0x20 || c == 0x7F; });
   if (bad || !is_utf8(name) || name.size() > kNameBytesMax)
     throw Error(Code::invalid, "name: a registered model's name has no '/', ':' or control characters");
+  if (name == "." || name == "..") throw Error(Code::invalid, "name: '.' and '..' mean something elsewhere");
 }
 
 void check_alias(std::string_view alias) {
