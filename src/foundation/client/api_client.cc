@@ -29,6 +29,15 @@ std::string not_ours(int status) {
 Error error_of(const net::ClientResponse& response) {
   try {
     const auto body = parse_json(response.body);
+    if (const auto* message = body.as_object().if_contains("message")) {  // as MLflow's clients are answered
+      const Code code = response.status == 404   ? Code::not_found
+                        : response.status == 403 ? Code::denied
+                        : response.status == 401 ? Code::unauthenticated
+                        : response.status == 429 ? Code::exhausted
+                        : response.status >= 500 ? Code::unavailable
+                                                 : Code::invalid;
+      return Error(code, std::string(message->as_string()));
+    }
     const auto& error = body.at("error").as_object();
     std::vector<Fault> faults;
     for (const auto& detail : error.at("details").as_array())
@@ -139,8 +148,8 @@ json::value ApiClient::del(const std::string& path, const Query& query) {
 }
 
 json::value ApiClient::upload(const std::string& path, const Query& query, net::BodySource source,
-                              std::optional<std::uint64_t> size) {
-  auto request = rep_->request(net::Method::post, path, query);
+                              std::optional<std::uint64_t> size, net::Method method) {
+  auto request = rep_->request(method, path, query);
   request.headers.add("Content-Type", "application/octet-stream");
   request.body = net::StreamBody{std::move(source), size};
   return rep_->send(request, 1);

@@ -40,7 +40,7 @@ class ApiClient {
 
   // Sends a body as it is produced; not tried again. `size`: when known.
   json::value upload(const std::string& path, const Query& query, net::BodySource source,
-                     std::optional<std::uint64_t> size);
+                     std::optional<std::uint64_t> size, net::Method method = net::Method::post);
   // Hands the body over as it arrives. `begin` is told its size when the server says it.
   void download(net::Method method, const std::string& path, const Query& query, const json::value* body,
                 const std::function<void(std::optional<std::uint64_t>)>& begin,
