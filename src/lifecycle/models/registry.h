@@ -84,6 +84,7 @@ class Registry {
   // Why a run must not be removed for good: a version that something points at came from it, or from what it made.
   // Nothing when it may.
   std::optional<std::string> descends(const Where& where, const std::string& run_id);
+  static std::optional<std::string> descends(sql::Reader& reader, const Where& where, const std::string& run_id);
 
  private:
   struct Plan;
