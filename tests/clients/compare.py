@@ -6,7 +6,7 @@
 
 Measures: metrics logged durably, runs made and finished, searches over many runs, the first page of a long history, files
 up and down. Prints what it measured and one JSON line a claim; exits 1 when a goal was missed. Both servers run with their
-defaults (MLflow: four workers). MLflow's SQL store is SQLite, which syncs every commit (four times), as falaj does (once); its
+defaults (MLflow: four workers; falaj: but for its limit of calls a second). MLflow's SQL store is SQLite, which syncs every commit (four times), as falaj does (once); its
 file store syncs nothing and is shown, not judged.
 
 MLflow's answers on a kept connection are late by 40 ms (see load.Connection.receive), which its own clients feel. The claims
@@ -34,6 +34,8 @@ API = "/api/2.0/mlflow/"
 STAMP = b"1700000000000"
 PAGE = 1000
 ROUNDS = 3
+# All load here is of one principal, whom falaj would hold to 2000 calls a second. The only setting that is not a default.
+UNLIMITED = ["rates.calls_per_second=1000000"]
 
 
 class Sizes:
@@ -239,6 +241,7 @@ def measure_search(subject, sizes):
         run = new_run(connection, experiment)
         connection.call("POST", API + "runs/log-batch", batch_of(run, 0.0, 0.0, 0))
         MlflowDatabase(subject.server).copy_runs(run, sizes.runs)
+        connection.close()
     else:
         fill_by_calls(subject, experiment, sizes.runs)
     for name, wanted in SEARCHES.items():
@@ -265,6 +268,7 @@ def measure_history(subject, sizes):
     if subject.server.kind == "mlflow":
         log(0, 1)
         MlflowDatabase(subject.server).copy_points(run, sizes.points)
+        connection.close()  # the server closes what is idle for five seconds
     else:
         for start in range(0, sizes.points, 1000):
             log(start, 1000)
@@ -423,7 +427,7 @@ def main():
     subjects = {
         "sql": ("MLflow SQL store", lambda d: servers.Mlflow(d, 3, "sql")),
         "file": ("MLflow file store", lambda d: servers.Mlflow(d, 3, "file")),
-        "falaj": ("falaj", lambda d: servers.Falaj(d, arguments.binary)),
+        "falaj": ("falaj", lambda d: servers.Falaj(d, arguments.binary, UNLIMITED)),
     }
     with tempfile.TemporaryDirectory(prefix="compare-") as directory:
         source = pathlib.Path(directory) / "source.bin"
