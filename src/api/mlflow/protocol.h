@@ -40,20 +40,19 @@ Permission allowed_in_project(std::string_view action);
 net::Response text_response(std::string json);
 
 // ---- reading: unknown fields are ignored, numbers may be text, text may be a number, null is absent.
-struct ReadFaults {
-  std::vector<Fault> faults;
-};
 void take(bool& out, const json::value& in, const std::string& path, Faults& faults);
 void take(std::int64_t& out, const json::value& in, const std::string& path, Faults& faults);
 void take(double& out, const json::value& in, const std::string& path, Faults& faults);
 void take(std::string& out, const json::value& in, const std::string& path, Faults& faults);
 inline void take(json::value& out, const json::value& in, const std::string&, Faults&) { out = in; }
+template <Described T>
+void take(T& out, const json::value& in, const std::string& path, Faults& faults);
+template <class T>
+void take(std::vector<T>& out, const json::value& in, const std::string& path, Faults& faults);
 template <class T>
 void take(std::optional<T>& out, const json::value& in, const std::string& path, Faults& faults) {
   take(out.emplace(), in, path, faults);
 }
-template <Described T>
-void take(T& out, const json::value& in, const std::string& path, Faults& faults);
 template <class T>
 void take(std::vector<T>& out, const json::value& in, const std::string& path, Faults& faults) {
   const auto* array = in.if_array();

@@ -13,6 +13,7 @@ void add_experiment_routes(Routes& routes, Platform& platform);
 void add_run_routes(Routes& routes, Platform& platform);       // runs, params, metrics, tags, inputs, history
 void add_artifact_routes(Routes& routes, Platform& platform);  // the proxy, and the lists of what a run has
 void add_logged_model_routes(Routes& routes, Platform& platform);
+void add_webhook_routes(Routes& routes, Platform& platform);
 void add_registry_routes(Routes& routes, Platform& platform);  // registered models, versions, aliases, stages
 
 // A stored file as an answer; Range is understood. The second takes its name in the vault.

@@ -42,6 +42,7 @@ void add_mlflow_routes(Routes& routes, Platform& platform) {
   mlflow::add_artifact_routes(routes, platform);
   mlflow::add_logged_model_routes(routes, platform);
   mlflow::add_registry_routes(routes, platform);
+  mlflow::add_webhook_routes(routes, platform);
 }
 
 }  // namespace falaj::api
