@@ -16,7 +16,10 @@
 #include "governance/iam/rate.h"
 #include "governance/resource/resources.h"
 #include "governance/vault/vault.h"
+#include "lifecycle/models/deliveries.h"
+#include "lifecycle/models/promotions.h"
 #include "lifecycle/models/registry.h"
+#include "lifecycle/models/webhooks.h"
 #include "lifecycle/track/logged_models.h"
 #include "lifecycle/track/track.h"
 #include "storage/sql/database.h"
@@ -40,6 +43,9 @@ struct Platform {
   track::Track& track;
   track::LoggedModels& logged_models;
   models::Registry& models;
+  models::Promotions& promotions;
+  models::Webhooks& webhooks;
+  models::Deliveries& deliveries;
   const sys::Clock& clock;
   sys::Random& random;
   Metrics& metrics;
@@ -60,7 +66,10 @@ void add_resource_routes(Routes& routes, Platform& platform);  // apply, diff, g
 void add_blob_routes(Routes& routes, Platform& platform);      // blobs and keys
 void add_audit_routes(Routes& routes, Platform& platform);
 void add_backup_routes(Routes& routes, Platform& platform);
-void add_mlflow_routes(Routes& routes, Platform& platform);  // MLflow's tracking protocol
+void add_track_routes(Routes& routes, Platform& platform);    // experiments, runs, metrics
+void add_model_routes(Routes& routes, Platform& platform);    // models, versions, promotions
+void add_lineage_routes(Routes& routes, Platform& platform);  // lineage, webhooks
+void add_mlflow_routes(Routes& routes, Platform& platform);   // MLflow's tracking protocol
 void add_all_routes(Routes& routes, Platform& platform);
 
 }  // namespace falaj::api

@@ -192,6 +192,9 @@ void add_all_routes(Routes& routes, Platform& platform) {
   add_blob_routes(routes, platform);
   add_audit_routes(routes, platform);
   add_backup_routes(routes, platform);
+  add_track_routes(routes, platform);
+  add_model_routes(routes, platform);
+  add_lineage_routes(routes, platform);
   add_mlflow_routes(routes, platform);
 }
 

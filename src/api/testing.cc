@@ -134,6 +134,8 @@ TestApi::TestApi(CallLimits limits)
   logged_models = std::make_unique<track::LoggedModels>(*database, clock, random, metrics);
   webhooks = std::make_unique<models::Webhooks>(*database, roots.platform_key(vault::kWebhookSecrets), clock, random);
   models = std::make_unique<models::Registry>(*database, *directory, *vault, *webhooks, signer, clock, metrics);
+  promotions = std::make_unique<models::Promotions>(*database, *webhooks, clock);
+  deliveries = std::make_unique<models::Deliveries>(*database, *webhooks, outgoing, clock, random, metrics);
   admin = directory->bootstrap(iam::kTokenLifeMaxUs)->text;
   apply(kResources);
   platform.reset(new Platform{*database,
@@ -145,6 +147,9 @@ TestApi::TestApi(CallLimits limits)
                               *track,
                               *logged_models,
                               *models,
+                              *promotions,
+                              *webhooks,
+                              *deliveries,
                               clock,
                               random,
                               metrics,

@@ -14,6 +14,7 @@
 #include "api/service.h"
 #include "foundation/base/metrics.h"
 #include "foundation/crypto/sign.h"
+#include "foundation/net/client.h"
 #include "foundation/net/http.h"
 #include "foundation/sys/testing.h"
 #include "governance/resource/kind.h"
@@ -80,6 +81,9 @@ class TestApi {
   std::unique_ptr<track::LoggedModels> logged_models;
   std::unique_ptr<models::Webhooks> webhooks;
   std::unique_ptr<models::Registry> models;
+  std::unique_ptr<models::Promotions> promotions;
+  net::Client outgoing{net::ClientOptions{}};
+  std::unique_ptr<models::Deliveries> deliveries;  // not started: a test delivers when it wants to
   std::unique_ptr<Platform> platform;
   Routes routes;
   std::unique_ptr<ApiService> service;

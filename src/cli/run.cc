@@ -59,6 +59,9 @@ int run(int argc, char** argv, Session& session, const std::function<void(CLI::A
   add_access_commands(app, session);
   add_resource_commands(app, session);
   add_blob_commands(app, session);
+  add_track_commands(app, session);
+  add_model_commands(app, session);
+  add_lineage_commands(app, session);
   add_audit_commands(app, session);
   let_options_fall_through(app);
   try {

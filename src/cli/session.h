@@ -73,9 +73,12 @@ class ResultFile {
 void add_access_commands(CLI::App& app, Session& session);  // login, logout, whoami, context, token, user, certificate
 void add_resource_commands(CLI::App& app,
                            Session& session);  // apply, diff, get, describe, delete, history, rollback, export
-void add_blob_commands(CLI::App& app, Session& session);    // blob, key
-void add_audit_commands(CLI::App& app, Session& session);   // audit
-void add_server_commands(CLI::App& app, Session& session);  // status, api, backup, config show
+void add_blob_commands(CLI::App& app, Session& session);     // blob, key
+void add_audit_commands(CLI::App& app, Session& session);    // audit
+void add_track_commands(CLI::App& app, Session& session);    // experiment, run
+void add_model_commands(CLI::App& app, Session& session);    // model
+void add_lineage_commands(CLI::App& app, Session& session);  // lineage, webhook
+void add_server_commands(CLI::App& app, Session& session);   // status, api, backup, config show
 
 // Parses and runs one command line. `more` adds the commands that only the composition root can: up, restore, config.
 int run(int argc, char** argv, Session& session, const std::function<void(CLI::App&)>& more);

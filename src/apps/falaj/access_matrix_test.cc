@@ -116,6 +116,41 @@ std::vector<Example> examples() {
       {get, "/v1/audit/{record}/proof", "", "/v1/audit/0/proof", ""},
       {get, "/v1/audit/export", "", "/v1/audit/export?actor=user/carol", ""},
       {post, "/v1/backup", "", "/v1/backup", "{}", 400},
+      {get, "/v1/experiments", "", "/v1/experiments" + kScope, ""},
+      {get, "/v1/experiments", "of another tenant", "/v1/experiments?scope=/t/other/p/maps", ""},
+      {get, "/v1/experiments/{name*}", "", "/v1/experiments/Default" + kScope, ""},
+      {get, "/v1/runs", "", "/v1/runs" + kScope, ""},
+      {get, "/v1/runs", "of another tenant", "/v1/runs?scope=/t/other/p/maps", ""},
+      {get, "/v1/runs/compare", "", "/v1/runs/compare" + kScope + "&ids=1&ids=2", "", 404},
+      {get, "/v1/runs/{id}", "", "/v1/runs/1" + kScope, "", 404},
+      {get, "/v1/runs/{id}/metrics/{key*}", "", "/v1/runs/1/metrics/a/b" + kScope, "", 404},
+      {post, "/v1/runs/{id}/delete", "", "/v1/runs/1/delete" + kScope, "{}", 404},
+      {post, "/v1/runs/{id}/restore", "", "/v1/runs/1/restore" + kScope, "{}", 404},
+      {del, "/v1/runs/{id}", "", "/v1/runs/1" + kScope, "", 404},
+      {del, "/v1/runs/{id}", "of another tenant", "/v1/runs/1?scope=/t/other/p/maps", "", 404},
+      {get, "/v1/models", "", "/v1/models" + kScope, ""},
+      {get, "/v1/models", "of another tenant", "/v1/models?scope=/t/other/p/maps", ""},
+      {get, "/v1/models/{name}", "", "/v1/models/none" + kScope, "", 404},
+      {get, "/v1/models/{name}/versions/{version}", "", "/v1/models/none/versions/1" + kScope, "", 404},
+      {get, "/v1/models/{name}/versions/{version}/verify", "", "/v1/models/none/versions/1/verify" + kScope, "", 404},
+      {get, "/v1/models/{name}/history", "", "/v1/models/none/history" + kScope, "", 404},
+      {get, "/v1/models/{name}/alias-at", "", "/v1/models/none/alias-at" + kScope + "&alias=a&time=0", ""},
+      {post, "/v1/models/{name}/promote", "", "/v1/models/none/promote" + kScope,
+       R"({"version":1,"to":"champion","why":"x"})", 404},
+      {post, "/v1/models/{name}/promote", "of another tenant", "/v1/models/none/promote?scope=/t/other/p/maps",
+       R"({"version":1,"to":"champion","why":"x"})", 404},
+      {post, "/v1/models/{name}/approval", "", "/v1/models/none/approval" + kScope, R"({"required":true})", 404},
+      {get, "/v1/promotions", "", "/v1/promotions" + kScope, ""},
+      {post, "/v1/promotions/{id}/decide", "", "/v1/promotions/1/decide" + kScope, R"({"approve":true})", 404},
+      {get, "/v1/lineage", "", "/v1/lineage" + kScope + "&thing=run/1", "", 404},
+      {get, "/v1/webhooks", "", "/v1/webhooks" + kScope, ""},
+      {post, "/v1/webhooks", "", "/v1/webhooks" + kScope, R"({"name":"x","url":"ftp://x","events":["promotion.done"]})",
+       400},
+      {del, "/v1/webhooks/{id}", "", "/v1/webhooks/none" + kScope, "", 404},
+      {get, "/v1/webhooks/{id}/deliveries", "", "/v1/webhooks/none/deliveries" + kScope, "", 404},
+      {post, "/v1/webhooks/{id}/deliveries/{delivery}/retry", "", "/v1/webhooks/none/deliveries/1/retry" + kScope, "",
+       404},
+      {post, "/v1/webhooks/{id}/test", "", "/v1/webhooks/none/test" + kScope, R"({"event":"promotion.done"})", 404},
   };
 }
 
@@ -188,6 +223,9 @@ class AccessMatrix : public testing::Test {
         }
       }
     });
+    for (const auto& [tenant, project] : {std::pair("acme", "flights"), std::pair("other", "maps")})
+      plane_.platform().track.create_run({TenantName::parse(tenant), ProjectName::parse(project)}, {},
+                                         {"user/test", "run.create", "/", ""});
     for (const auto* where : {"/t/acme/p/flights", "/t/other/p/maps"})
       EXPECT_EQ(ask(Question{Method::post, fmt::format("/v1/blobs?scope={}&name=a", where), "bytes"}.by(
                         credential(holders_[4], "token")))

@@ -19,6 +19,7 @@ namespace falaj::app {
 namespace {
 
 constexpr std::string_view kLocalStore = "local";
+constexpr std::int64_t kOutgoingWaitUs = 30'000'000;  // a webhook that takes longer is tried again
 constexpr std::int64_t kAdminTokenLifeUs = iam::kTokenLifeMaxUs;
 
 // What a fresh platform has, so that the first command works: one zone on this machine, one tenant, one project.
@@ -83,6 +84,16 @@ net::ServerLimits limits_of(const HttpSettings& http) {
   limits.idle_wait_us = http.idle_wait_us;
   limits.host_names = http.host_names;
   return limits;
+}
+
+net::OutgoingRules rules_of(const WebhookSettings& webhooks) {
+  return {webhooks.hosts, webhooks.plain_http, webhooks.local_addresses};
+}
+net::ClientOptions outgoing_options() {
+  net::ClientOptions options;
+  options.total_wait_us = kOutgoingWaitUs;
+  options.tls_1_2 = true;
+  return options;
 }
 
 iam::Rate rate(std::int64_t per_second) {
@@ -174,6 +185,9 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
       std::make_unique<models::Webhooks>(*database_, roots_.platform_key(vault::kWebhookSecrets), clock_, random_);
   models_ = std::make_unique<models::Registry>(*database_, *directory_, *vault_, *webhooks_, manifest_signer_, clock_,
                                                metrics_);
+  promotions_ = std::make_unique<models::Promotions>(*database_, *webhooks_, clock_);
+  outgoing_ = std::make_unique<net::Client>(outgoing_options(), rules_of(settings_.webhooks), resolver_);
+  deliveries_ = std::make_unique<models::Deliveries>(*database_, *webhooks_, *outgoing_, clock_, random_, metrics_);
   bootstrap();
   platform_.reset(new api::Platform{*database_,
                                     *directory_,
@@ -184,6 +198,9 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
                                     *track_,
                                     *logged_models_,
                                     *models_,
+                                    *promotions_,
+                                    *webhooks_,
+                                    *deliveries_,
                                     clock_,
                                     random_,
                                     metrics_,
@@ -226,9 +243,11 @@ void ControlPlane::serve() {
   server_ = std::make_unique<net::Server>(endpoint.host, endpoint.port, tls, limits_of(settings_.http), *service_,
                                           clock_, ids_, metrics_);
   platform_->public_url = url();
+  deliveries_->start();
   using std::chrono::hours;
   upkeep_ = std::make_unique<Upkeep>(
       std::vector<Upkeep::Task>{
+          {"forget_deliveries", hours(1), [this] { deliveries_->purge(); }},
           {"forget_answers", hours(1), [this] { api::forget_old_answers(*platform_); }},
           {"credentials", hours(1),
            [this] {
@@ -254,6 +273,7 @@ void ControlPlane::stop() {
   if (server_) server_->stop(settings_.http.drain_us);
   server_.reset();
   upkeep_.reset();
+  if (deliveries_) deliveries_->stop();
   if (database_) database_->stop();
 }
 

@@ -13,9 +13,11 @@
 #include "foundation/base/metrics.h"
 #include "foundation/config/config.h"
 #include "foundation/crypto/sign.h"
+#include "foundation/net/client.h"
 #include "foundation/net/server.h"
 #include "foundation/sys/clock.h"
 #include "foundation/sys/files.h"
+#include "foundation/sys/net.h"
 #include "foundation/sys/random.h"
 #include "governance/audit/audit_log.h"
 #include "governance/iam/directory.h"
@@ -83,6 +85,10 @@ class ControlPlane {
   std::unique_ptr<track::LoggedModels> logged_models_;
   std::unique_ptr<models::Webhooks> webhooks_;
   std::unique_ptr<models::Registry> models_;
+  std::unique_ptr<models::Promotions> promotions_;
+  sys::RealResolver resolver_;
+  std::unique_ptr<net::Client> outgoing_;  // to addresses that users chose
+  std::unique_ptr<models::Deliveries> deliveries_;
   bool first_start_ = false;
   std::atomic<bool> ready_{false};
   std::unique_ptr<api::Platform> platform_;

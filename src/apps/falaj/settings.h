@@ -47,6 +47,12 @@ struct RateSettings {
   std::int64_t calls_per_second = 2000, anonymous_per_second = 50, denied_per_second = 5;
 };
 
+// Where webhooks may be: whoever may make one makes this server call an address.
+struct WebhookSettings {
+  std::vector<std::string> hosts;
+  bool plain_http = false, local_addresses = false;
+};
+
 struct Settings {
   std::string data = "~/.falaj";
   std::string listen = "127.0.0.1:8470";
@@ -57,6 +63,7 @@ struct Settings {
   KeySettings keys;
   HttpSettings http;
   RateSettings rates;
+  WebhookSettings webhooks;
 };
 
 // "HOST:PORT", "[::1]:PORT". Throws invalid.
@@ -172,6 +179,16 @@ struct Shape<app::RateSettings> {
           .range(1, 1'000'000));
 };
 template <>
+struct Shape<app::WebhookSettings> {
+  using T = app::WebhookSettings;
+  static constexpr std::string_view name = "WebhookSettings";
+  static constexpr auto fields = std::make_tuple(
+      field("hosts", &T::hosts, "Hosts that webhooks may call, such as *.example.org; none = nothing is sent.")
+          .length(0, 100),
+      field("plain_http", &T::plain_http, "Also without TLS."),
+      field("local_addresses", &T::local_addresses, "Also to addresses that are not routed on the internet."));
+};
+template <>
 struct Shape<app::Settings> {
   using T = app::Settings;
   static constexpr std::string_view name = "Settings";
@@ -180,7 +197,8 @@ struct Shape<app::Settings> {
       field("listen", &T::listen, "HOST:PORT to listen on. Beyond loopback TLS is required.").length(1, 256),
       field("log_level", &T::log_level, "Lowest level that is logged.").one_of(settings_words::kLogLevels),
       field("tls", &T::tls, ""), field("database", &T::database, ""), field("blobs", &T::blobs, ""),
-      field("keys", &T::keys, ""), field("http", &T::http, ""), field("rates", &T::rates, ""));
+      field("keys", &T::keys, ""), field("http", &T::http, ""), field("rates", &T::rates, ""),
+      field("webhooks", &T::webhooks, ""));
   // What concerns several settings. An unsafe combination refuses to start.
   static void check(const T& settings, Faults& faults);
 };

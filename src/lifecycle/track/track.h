@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,6 +22,11 @@ namespace falaj::track {
 struct HistoryPage {
   std::vector<Point> points;
   std::optional<Point> after;  // where the next page begins; nothing on the last
+};
+
+// What went with a run. `bytes`: that its points took.
+struct RemovedRun {
+  std::int64_t rows = 0, points = 0, bytes = 0;
 };
 
 struct TrackOptions {
@@ -54,6 +60,10 @@ class Track {
   RunInfo run_info(const Where& where, const std::string& run_id);
   RunInfo update_run(const Where& where, const std::string& run_id, const RunChange& change, const sql::Act& act);
   void set_run_stage(const Where& where, const std::string& run_id, Stage stage, const sql::Act& act);
+  // For good, everything but its artifacts; only a run that was deleted (else conflict). What `check` throws keeps it.
+  RemovedRun remove_run(const Where& where, const std::string& run_id, const std::function<void(sql::Reader&)>& check,
+                        const sql::Act& act);
+  static RunInfo removable_run(sql::Reader& reader, const Where& where, const std::string& run_id);
   // Metrics are appended, an exact repetition is one; a param is written once and only repeated with the same value.
   void log(const Where& where, const std::string& run_id, const Batch& batch, const sql::Act& act);
   void delete_tag(const Where& where, const std::string& run_id, const std::string& key, const sql::Act& act);
@@ -62,6 +72,8 @@ class Track {
   void log_outputs(const Where& where, const std::string& run_id, const std::vector<ModelOutput>& models,
                    const sql::Act& act);
   Found<Run> search_runs(const Where& where, const SearchRuns& search);
+  // The same without copying; returns whether there are more.
+  bool search_runs(const Where& where, const SearchRuns& search, const std::function<void(const Run&)>& each);
 
   // ---- metrics
   // In the order time, step, value. `after`: the last of the page before.
