@@ -322,15 +322,15 @@ std::string search(track::Track& track, const Where& where, const SearchRunsIn& 
   search.view = parse_view(in.run_view_type);
   search.limit = limit_of(in.max_results, 1000, track::kSearchMax);
   search.offset = parse_page_token(in.page_token);
-  const auto found = track.search_runs(where, search);
   Text out;
-  out.open('{');
-  if (!found.items.empty()) {
-    out.key("runs").open('[');
-    for (const auto& run : found.items) put(out, run);
-    out.close(']');
-  }
-  if (found.more) out.key("next_page_token").string(page_token(search.offset + found.items.size()));
+  out.open('{').key("runs").open('[');
+  std::size_t shown = 0;
+  const bool more = track.search_runs(where, search, [&](const track::Run& run) {
+    put(out, run);
+    ++shown;
+  });
+  out.close(']');
+  if (more) out.key("next_page_token").string(page_token(search.offset + shown));
   return out.close('}').take();
 }
 

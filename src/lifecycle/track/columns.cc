@@ -103,7 +103,12 @@ std::size_t Columns::Loaded::bytes() const {
   return all;
 }
 
+void Columns::touch(std::int64_t experiment, std::int64_t place) { runs_.forget(experiment, place); }
+
 void Columns::note(std::vector<Change> changes) {
+  for (std::size_t i = 0; i < changes.size(); ++i)
+    if (i == 0 || changes[i].experiment != changes[i - 1].experiment || changes[i].place != changes[i - 1].place)
+      touch(changes[i].experiment, changes[i].place);
   Lock lock(noted_mu_);
   for (auto& change : changes)
     if (followed_.contains(change.experiment)) noted_.push_back(std::move(change));
@@ -114,6 +119,7 @@ void Columns::note(std::vector<Change> changes) {
 }
 
 void Columns::drop(std::int64_t experiment) {
+  runs_.forget_all();
   Lock lock(noted_mu_);
   followed_.erase(experiment);
   dropped_.push_back(experiment);

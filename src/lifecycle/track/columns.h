@@ -14,6 +14,7 @@
 
 #include "foundation/base/mutex.h"
 #include "lifecycle/track/filter.h"
+#include "lifecycle/track/run_cache.h"
 #include "storage/sql/database.h"
 
 namespace falaj::track {
@@ -77,6 +78,8 @@ class Columns {
   };
   // Cheap, for the writer's thread: applied before the next search.
   void note(std::vector<Change> changes);
+  void touch(std::int64_t experiment, std::int64_t place);  // something of the run changed that is not searched by
+  RunCache& runs() { return runs_; }
   void drop(std::int64_t experiment);  // what is known of it; it loads again
 
   struct Asked {
@@ -107,6 +110,7 @@ class Columns {
 
   sql::Database& database_;
   const std::size_t bytes_max_;
+  RunCache runs_;
 
   mutable Mutex mu_;
   std::unordered_map<std::int64_t, Loaded> loaded_ GUARDED_BY(mu_);

@@ -129,6 +129,7 @@ void Track::log_inputs(const Where& where, const std::string& run_id, const std:
           "INSERT INTO track_model_link(experiment, place, way, model, step) VALUES (?, ?, 'in', ?, 0)"
           " ON CONFLICT DO NOTHING",
           {row.experiment, row.place, model});
+    w.after_commit([this, row] { columns_.touch(row.experiment, row.place); });
   });
 }
 
@@ -143,6 +144,7 @@ void Track::log_outputs(const Where& where, const std::string& run_id, const std
           {row.experiment, row.place, output.model_id, output.step});
       w.record({scope_of(where, "run", run_id), {}, crypto::sha256(output.model_id)});
     }
+    w.after_commit([this, row] { columns_.touch(row.experiment, row.place); });
   });
 }
 

@@ -66,8 +66,9 @@ void append_points(sql::Writer& w, std::int64_t series, std::int64_t appends, st
   insert(points);
   constexpr std::int64_t kFold = 32;
   for (std::int64_t span = kFold; appends % span == 0; span *= kFold) {
-    const auto total = *w.first("SELECT CAST(SUM(points) AS BIGINT) FROM track_block WHERE series = ? AND number > ? AND number <= ?",
-                                {series, appends - span, appends}, [](const sql::Row& row) { return row.integer(0); });
+    const auto total =
+        *w.first("SELECT CAST(SUM(points) AS BIGINT) FROM track_block WHERE series = ? AND number > ? AND number <= ?",
+                 {series, appends - span, appends}, [](const sql::Row& row) { return row.integer(0); });
     if (total > static_cast<std::int64_t>(kPointsPerBlockMax)) break;
     std::vector<Point> folded;
     w.query("SELECT data FROM track_block WHERE series = ? AND number > ? AND number <= ? ORDER BY number",
@@ -318,6 +319,12 @@ void Track::delete_tag(const Where& where, const std::string& run_id, const std:
 }
 
 Found<Run> Track::search_runs(const Where& where, const SearchRuns& search) {
+  Found<Run> found;
+  found.more = search_runs(where, search, [&](const Run& run) { found.items.push_back(run); });
+  return found;
+}
+
+bool Track::search_runs(const Where& where, const SearchRuns& search, const std::function<void(const Run&)>& each) {
   Columns::Asked asked;
   asked.filter = parse_filter(search.filter, kRunGrammar);
   asked.order = parse_order_by(search.order_by, kRunGrammar);
@@ -337,14 +344,27 @@ Found<Run> Track::search_runs(const Where& where, const SearchRuns& search) {
     return ids;
   });
   const auto answer = columns_.search(experiments, asked);
-  Found<Run> found;
-  found.more = answer.more;
-  database_.read([&](sql::Reader& r) {
-    for (const auto& place : answer.runs)
-      if (const auto row = run_at(r, place.experiment, place.place)) found.items.push_back(load_run(r, *row));
-  });
+  auto& kept = columns_.runs();
+  std::vector<RunCache::Kept> runs;
+  bool all = true;
+  for (const auto& place : answer.runs) all &= runs.emplace_back(kept.find(place.experiment, place.place)) != nullptr;
+  if (!all) {
+    const auto seen = kept.seen();
+    database_.read([&](sql::Reader& r) {
+      for (std::size_t i = 0; i < runs.size(); ++i) {
+        const auto& place = answer.runs[i];
+        if (runs[i]) continue;
+        const auto row = run_at(r, place.experiment, place.place);
+        if (!row) continue;  // removed meanwhile
+        runs[i] = std::make_shared<const Run>(load_run(r, *row));
+        kept.put(place.experiment, place.place, runs[i], seen);
+      }
+    });
+  }
+  for (const auto& run : runs)
+    if (run) each(*run);
   search_seconds_.Observe(std::chrono::duration<double>(clock_.now() - began).count());
-  return found;
+  return answer.more;
 }
 
 }  // namespace falaj::track
