@@ -43,6 +43,33 @@ struct Range {
 
 std::string number_text(double value) { return fmt::format("{:.6g}", value == 0 ? 0.0 : value); }
 
+struct Tick {
+  double at = 0;  // as the axis is scaled
+  std::string label;
+};
+
+std::vector<Tick> plain(const Range& range) {
+  std::vector<Tick> out;
+  for (const double at : ticks(range.low, range.high, 6)) out.push_back({at, number_text(at)});
+  return out;
+}
+
+// Of a range of decimal logarithms: whole powers of ten, or round numbers when there is hardly one of them.
+std::vector<Tick> logarithmic(const Range& range) {
+  std::vector<Tick> out;
+  if (range.high - range.low < 1) {
+    for (const double value : ticks(std::pow(10.0, range.low), std::pow(10.0, range.high), 6))
+      if (value > 0) out.push_back({std::log10(value), number_text(value)});
+  } else {
+    const auto first = static_cast<int>(std::floor(range.low)), last = static_cast<int>(std::ceil(range.high));
+    const int step = std::max(1, (last - first + 5) / 6);
+    for (int power = first; power < last + step; power += step)
+      out.push_back({static_cast<double>(power),
+                     std::abs(power) < 6 ? fmt::format("{:g}", std::pow(10.0, power)) : fmt::format("1e{}", power)});
+  }
+  return out;
+}
+
 // At most so many characters, whole ones.
 std::string shortened(std::string_view text) {
   std::size_t characters = 0;
@@ -67,10 +94,10 @@ class Svg {
     x_.widen();
     y_.widen();
     x_ticks_ = ticks(x_.low, x_.high, 8);
-    y_ticks_ = ticks(y_.low, y_.high, 6);
+    y_ticks_ = chart.log_y ? logarithmic(y_) : plain(y_);
     // The axis of values ends on ticks, so that the line never touches the frame's unlabelled part.
-    y_.low = std::min(y_.low, y_ticks_.front());
-    y_.high = std::max(y_.high, y_ticks_.back());
+    y_.low = std::min(y_.low, y_ticks_.front().at);
+    y_.high = std::max(y_.high, y_ticks_.back().at);
   }
 
   std::string draw() {
@@ -96,12 +123,11 @@ class Svg {
   double at_y(double scaled_y) const { return bottom_ - y_.share(scaled_y) * (bottom_ - kTop); }
 
   void axes() {
-    for (const double tick : y_ticks_) {
-      const auto label = chart_.log_y ? fmt::format("{:.3g}", std::pow(10.0, tick)) : number_text(tick);
+    for (const auto& tick : y_ticks_) {
       out_ += fmt::format(
           "<path d=\"M{:g} {:.1f}H{:g}\" stroke=\"#ddd\"/><text x=\"{:g}\" y=\"{:.1f}\" text-anchor=\"end\" "
           "fill=\"#444\">{}</text>\n",
-          kLeft, at_y(tick), kWidth - kRight, kLeft - 8, at_y(tick) + 4, label);
+          kLeft, at_y(tick.at), kWidth - kRight, kLeft - 8, at_y(tick.at) + 4, tick.label);
     }
     for (const double tick : x_ticks_) {
       if (tick < x_.low || tick > x_.high) continue;
@@ -161,7 +187,8 @@ class Svg {
   const Chart& chart_;
   const double bottom_, height_;
   Range x_, y_;
-  std::vector<double> x_ticks_, y_ticks_;
+  std::vector<double> x_ticks_;
+  std::vector<Tick> y_ticks_;
   std::string out_;
 };
 
