@@ -20,6 +20,8 @@ constexpr std::string_view kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79
                                          "#e69f00", "#56b4e9", "#000000", "#b3a200"};
 constexpr std::string_view kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 
+constexpr double kNothing = 1e-300;  // too little to divide by
+
 struct Range {
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
   void take(double value) {
@@ -31,11 +33,16 @@ struct Range {
   // Something to divide by, also when all values are the same.
   void widen() {
     if (empty()) low = 0, high = 1;
-    if (low == high) {
-      const double more = low == 0 ? 1 : std::abs(low) * 0.1;
+    if (high / 2 - low / 2 < kNothing) {
+      const double more = std::abs(low) < kNothing ? 1 : std::abs(low) * 0.1;
       low = std::max(low - more, std::numeric_limits<double>::lowest());
       high = std::min(high + more, std::numeric_limits<double>::max());
     }
+  }
+  // Room between the line and the frame.
+  void pad() {
+    const double more = (high / 2 - low / 2) * 0.08;
+    if (std::isfinite(low - more) && std::isfinite(high + more)) low -= more, high += more;
   }
   // 0 to 1. Halves first: the distance of two finite numbers need not be finite.
   double share(double value) const { return (value / 2 - low / 2) / (high / 2 - low / 2); }
@@ -50,7 +57,7 @@ struct Tick {
 
 std::vector<Tick> plain(const Range& range) {
   std::vector<Tick> out;
-  for (const double at : ticks(range.low, range.high, 6)) out.push_back({at, number_text(at)});
+  for (const double at : ticks(range.low, range.high, 9)) out.push_back({at, number_text(at)});
   return out;
 }
 
@@ -58,11 +65,11 @@ std::vector<Tick> plain(const Range& range) {
 std::vector<Tick> logarithmic(const Range& range) {
   std::vector<Tick> out;
   if (range.high - range.low < 1) {
-    for (const double value : ticks(std::pow(10.0, range.low), std::pow(10.0, range.high), 6))
+    for (const double value : ticks(std::pow(10.0, range.low), std::pow(10.0, range.high), 9))
       if (value > 0) out.push_back({std::log10(value), number_text(value)});
   } else {
     const auto first = static_cast<int>(std::floor(range.low)), last = static_cast<int>(std::ceil(range.high));
-    const int step = std::max(1, (last - first + 5) / 6);
+    const int step = std::max(1, (last - first + 7) / 8);
     for (int power = first; power < last + step; power += step)
       out.push_back({static_cast<double>(power),
                      std::abs(power) < 6 ? fmt::format("{:g}", std::pow(10.0, power)) : fmt::format("1e{}", power)});
@@ -94,10 +101,8 @@ class Svg {
     x_.widen();
     y_.widen();
     x_ticks_ = ticks(x_.low, x_.high, 8);
+    y_.pad();
     y_ticks_ = chart.log_y ? logarithmic(y_) : plain(y_);
-    // The axis of values ends on ticks, so that the line never touches the frame's unlabelled part.
-    y_.low = std::min(y_.low, y_ticks_.front().at);
-    y_.high = std::max(y_.high, y_ticks_.back().at);
   }
 
   std::string draw() {
@@ -124,6 +129,7 @@ class Svg {
 
   void axes() {
     for (const auto& tick : y_ticks_) {
+      if (tick.at < y_.low || tick.at > y_.high) continue;
       out_ += fmt::format(
           "<path d=\"M{:g} {:.1f}H{:g}\" stroke=\"#ddd\"/><text x=\"{:g}\" y=\"{:.1f}\" text-anchor=\"end\" "
           "fill=\"#444\">{}</text>\n",
@@ -224,7 +230,7 @@ std::string sparkline(std::span<const double> values) {
 std::vector<double> ticks(double low, double high, std::size_t most) {
   CHECK(std::isfinite(low) && std::isfinite(high) && low <= high && most >= 2, "no range for ticks");
   const double rough = (high / static_cast<double>(most) - low / static_cast<double>(most));
-  const double magnitude = std::pow(10.0, std::floor(std::log10(std::max(rough, 1e-300))));
+  const double magnitude = std::pow(10.0, std::floor(std::log10(std::max(rough, kNothing))));
   double step = 0;
   for (double factor : {1.0, 2.0, 5.0, 10.0, 20.0}) {
     step = factor * magnitude;

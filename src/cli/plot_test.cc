@@ -74,7 +74,7 @@ Chart chart_of(std::vector<double> y) {
 TEST(Svg, DrawsAxesALineAndALegend) {
   const auto svg = to_svg(chart_of({0, 1, 2}));
   EXPECT_TRUE(svg.starts_with("<svg xmlns=")) << svg;
-  EXPECT_THAT(svg, HasSubstr("d=\"M80.0 540.0L508.0 294.0L936.0 48.0\""));
+  EXPECT_THAT(svg, HasSubstr("d=\"M80.0 521.8L508.0 294.0L936.0 66.2\""));
   EXPECT_THAT(svg, HasSubstr(">loss</text>"));
   EXPECT_THAT(svg, HasSubstr(">step</text>"));
   EXPECT_THAT(svg, HasSubstr(">run</text>"));
@@ -115,7 +115,7 @@ TEST(Svg, LogarithmicLeavesOutWhatIsNotAboveZero) {
   auto chart = chart_of({-1, 0, 1, 100});
   chart.log_y = true;
   const auto svg = to_svg(chart);
-  EXPECT_THAT(svg, HasSubstr("540.0L936.0 48.0\""));
+  EXPECT_THAT(svg, HasSubstr("521.8L936.0 66.2\""));
   for (const auto* label : {">1</text>", ">10</text>", ">100</text>"}) EXPECT_THAT(svg, HasSubstr(label));
 }
 
