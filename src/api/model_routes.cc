@@ -429,7 +429,9 @@ void add_promoting(Routes& routes, Platform& platform) {
           wanted.from = *in.version;
         else
           wanted.from = in.from;
-        return out_of(promotions.promote(where, wanted, call.act(resource(where, name))));
+        return call.write(resource(where, name), [&](sql::Writer& writer) {
+          return out_of(promotions.promote(writer, where, wanted, call.actor()));
+        });
       });
   routes.add<DecideIn, PromotionOut>(
       writes("/v1/promotions/{id}/decide", "model.approve", "model.decide", "Approve or reject a promotion."),
@@ -438,7 +440,9 @@ void add_promoting(Routes& routes, Platform& platform) {
         const auto id = promotion_of(call);
         const auto asked = promotions.get(where, id);
         call.about(resource(where, asked.model));
-        return out_of(promotions.decide(where, id, in.approve, in.why, call.act(resource(where, asked.model))));
+        return call.write(resource(where, asked.model), [&](sql::Writer& writer) {
+          return out_of(promotions.decide(writer, where, id, in.approve, in.why, call.actor()));
+        });
       });
   routes.add<ApprovalIn, Nothing>(writes("/v1/models/{name}/approval", "model.approve", "model.approval",
                                          "Whether promotions of a model wait for a second person."),

@@ -108,72 +108,78 @@ static void carry_out(sql::Writer& w, Webhooks& webhooks, const Where& where, st
 }
 
 Promotion Promotions::promote(const Where& where, const NewPromotion& wanted, const sql::Act& act) {
+  return database_.write(act, [&](sql::Writer& w) { return promote(w, where, wanted, act.actor); });
+}
+
+Promotion Promotions::promote(sql::Writer& w, const Where& where, const NewPromotion& wanted,
+                              const std::string& actor) {
   check_alias(wanted.to);
   check_why(wanted.why);
   const auto evidence = canonical(wanted.evidence);
   if (evidence.size() > kEvidenceBytesMax)
     throw Error(Code::invalid, fmt::format("evidence: at most {} bytes, got {}", kEvidenceBytesMax, evidence.size()));
-  return database_.write(act, [&](sql::Writer& w) {
-    const auto model = need_model(w, where, wanted.model);
-    std::optional<std::int64_t> number;
-    if (const auto* alias = std::get_if<std::string>(&wanted.from)) {
-      number = alias_target(w, model.model.row, *alias);
-      if (!number)
-        throw Error(Code::invalid,
-                    fmt::format("model '{}' has no alias '{}'", wanted.model, track::shortened(*alias, kAliasMax)));
-    } else {
-      number = std::get<std::int64_t>(wanted.from);
-    }
-    need_version(w, model.model, *number);
-    const auto waiting = *w.first("SELECT COUNT(*) FROM models_promotion WHERE model = ? AND state = 'pending'",
-                                  {model.model.row}, [](const sql::Row& row) { return row.integer(0); });
-    if (model.model.needs_approval && waiting >= static_cast<std::int64_t>(kPendingMax))
-      throw Error(Code::exhausted, fmt::format("{} promotions of this model wait for a decision", waiting));
-    const auto now = clock_.wall().count();
-    const auto id = track::next_number(w, "promotion");
-    w.execute(
-        "INSERT INTO models_promotion(id, model, alias, version, state, asked_us, asked_by, why, evidence, decided_by,"
-        " decision) VALUES (?, ?, ?, ?, 'pending', ?, ?, ?, ?, '', '')",
-        {id, model.model.row, wanted.to, *number, now, act.actor, wanted.why, evidence});
-    auto promotion = need_promotion(w, where, id).promotion;
-    if (model.model.needs_approval)
-      webhooks_.emit(w, where, "promotion.requested", told(promotion));
-    else
-      carry_out(w, webhooks_, where, model.model.row, promotion, act.actor, now);
-    w.record({resource_of(where, wanted.model), {}, digest_of(promotion)});
-    return promotion;
-  });
+  const auto model = need_model(w, where, wanted.model);
+  std::optional<std::int64_t> number;
+  if (const auto* alias = std::get_if<std::string>(&wanted.from)) {
+    number = alias_target(w, model.model.row, *alias);
+    if (!number)
+      throw Error(Code::invalid,
+                  fmt::format("model '{}' has no alias '{}'", wanted.model, track::shortened(*alias, kAliasMax)));
+  } else {
+    number = std::get<std::int64_t>(wanted.from);
+  }
+  need_version(w, model.model, *number);
+  const auto waiting = *w.first("SELECT COUNT(*) FROM models_promotion WHERE model = ? AND state = 'pending'",
+                                {model.model.row}, [](const sql::Row& row) { return row.integer(0); });
+  if (model.model.needs_approval && waiting >= static_cast<std::int64_t>(kPendingMax))
+    throw Error(Code::exhausted, fmt::format("{} promotions of this model wait for a decision", waiting));
+  const auto now = clock_.wall().count();
+  const auto id = track::next_number(w, "promotion");
+  w.execute(
+      "INSERT INTO models_promotion(id, model, alias, version, state, asked_us, asked_by, why, evidence, decided_by,"
+      " decision) VALUES (?, ?, ?, ?, 'pending', ?, ?, ?, ?, '', '')",
+      {id, model.model.row, wanted.to, *number, now, actor, wanted.why, evidence});
+  auto promotion = need_promotion(w, where, id).promotion;
+  if (model.model.needs_approval)
+    webhooks_.emit(w, where, "promotion.requested", told(promotion));
+  else
+    carry_out(w, webhooks_, where, model.model.row, promotion, actor, now);
+  w.record({resource_of(where, wanted.model), {}, digest_of(promotion)});
+  return promotion;
 }
 
 Promotion Promotions::decide(const Where& where, std::int64_t id, bool approve, const std::string& why,
                              const sql::Act& act) {
+  return database_.write(act, [&](sql::Writer& w) { return decide(w, where, id, approve, why, act.actor); });
+}
+
+Promotion Promotions::decide(sql::Writer& w, const Where& where, std::int64_t id, bool approve, const std::string& why,
+                             const std::string& actor) {
   track::check_length("why", why, kWhyMax);
   if (!approve) check_why(why);
-  return database_.write(act, [&](sql::Writer& w) {
-    auto row = need_promotion(w, where, id);
-    auto& promotion = row.promotion;
-    if (promotion.asked_by == act.actor)
-      throw Error(Code::denied, "somebody else than who asked for a promotion decides about it");
-    if (promotion.state != PromotionState::pending)
-      throw Error(Code::conflict, fmt::format("promotion {} is {} already", id, name(promotion.state)));
-    const auto before = digest_of(promotion);
-    const auto now = clock_.wall().count();
-    promotion.decided_us = now;
-    promotion.decided_by = act.actor;
-    promotion.decision = why;
-    w.execute("UPDATE models_promotion SET decided_us = ?, decided_by = ?, decision = ? WHERE id = ?",
-              {now, act.actor, why, id});
-    if (approve) {
-      need_version(w, need_model(w, where, row.model).model, promotion.version);
-      carry_out(w, webhooks_, where, row.model, promotion, promotion.asked_by, now);
-    } else {
-      promotion.state = PromotionState::rejected;
-      w.execute("UPDATE models_promotion SET state = 'rejected' WHERE id = ?", {id});
-      webhooks_.emit(w, where, "promotion.rejected", told(promotion));
-    }
-    w.record({resource_of(where, promotion.model), before, digest_of(promotion)});
-    return promotion;
-  });
+  auto row = need_promotion(w, where, id);
+  auto& promotion = row.promotion;
+  if (promotion.asked_by == actor)
+    throw Error(Code::denied, "somebody else than who asked for a promotion decides about it");
+  if (promotion.state != PromotionState::pending)
+    throw Error(Code::conflict, fmt::format("promotion {} is {} already", id, name(promotion.state)));
+  const auto before = digest_of(promotion);
+  const auto now = clock_.wall().count();
+  promotion.decided_us = now;
+  promotion.decided_by = actor;
+  promotion.decision = why;
+  w.execute("UPDATE models_promotion SET decided_us = ?, decided_by = ?, decision = ? WHERE id = ?",
+            {now, actor, why, id});
+  if (approve) {
+    need_version(w, need_model(w, where, row.model).model, promotion.version);
+    carry_out(w, webhooks_, where, row.model, promotion, promotion.asked_by, now);
+  } else {
+    promotion.state = PromotionState::rejected;
+    w.execute("UPDATE models_promotion SET state = 'rejected' WHERE id = ?", {id});
+    webhooks_.emit(w, where, "promotion.rejected", told(promotion));
+  }
+  w.record({resource_of(where, promotion.model), before, digest_of(promotion)});
+  return promotion;
 }
 
 Promotion Promotions::get(const Where& where, std::int64_t id) {

@@ -67,6 +67,11 @@ class Promotions {
   // the permission to approve is for the caller to check.
   Promotion decide(const Where& where, std::int64_t id, bool approve, const std::string& why, const sql::Act& act);
 
+  // The same within another's write.
+  Promotion promote(sql::Writer& writer, const Where& where, const NewPromotion& promotion, const std::string& actor);
+  Promotion decide(sql::Writer& writer, const Where& where, std::int64_t id, bool approve, const std::string& why,
+                   const std::string& actor);
+
   Promotion get(const Where& where, std::int64_t id);
   // Newest first.
   std::vector<Promotion> history(const Where& where, const std::string& model, std::size_t limit = 100);
