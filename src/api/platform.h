@@ -27,9 +27,9 @@
 namespace falaj::api {
 
 struct CallLimits {
-  iam::Rate caller{2000, 4000};  // calls of one principal
-  iam::Rate anyone{50, 100};     // calls without a credential, by address
-  iam::Rate denied{5, 50};       // refused calls that are recorded, by address
+  iam::Rate caller{10'000, 20'000};  // calls of one principal
+  iam::Rate anyone{50, 100};         // calls without a credential, by address
+  iam::Rate denied{5, 50};           // refused calls that are recorded, by address
 };
 
 // What routes work with. Made by the composition root, which outlives every call.

@@ -44,7 +44,7 @@ struct HttpSettings {
 };
 
 struct RateSettings {
-  std::int64_t calls_per_second = 2000, anonymous_per_second = 50, denied_per_second = 5;
+  std::int64_t calls_per_second = 10'000, anonymous_per_second = 50, denied_per_second = 5;
 };
 
 // Where webhooks may be: whoever may make one makes this server call an address.
