@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The tables of tracking and how rows become values. Private to this directory.
+// The tables of tracking and how rows become values. Private to this directory and to lifecycle/models.
 
 #include <optional>
 #include <string>
