@@ -25,8 +25,9 @@ struct LogOptions {
 };
 
 std::string protocol(Session& session, std::string_view call) {
-  const auto scope = split(session.project_scope(), '/');  // "", "t", TENANT, "p", PROJECT
-  return fmt::format("/mlflow/{}/{}/api/2.0/{}", scope[2], scope[4], call);
+  const auto scope = session.project_scope();
+  const auto parts = split(scope, '/');  // "", "t", TENANT, "p", PROJECT
+  return fmt::format("/mlflow/{}/{}/api/2.0/{}", parts[2], parts[4], call);
 }
 
 std::pair<std::string, std::string> pair_of(std::string_view option, const std::string& text) {

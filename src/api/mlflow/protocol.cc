@@ -83,7 +83,9 @@ bool speaks(std::string_view path) {
 
 net::Response error_response(const Error& error, std::string_view request_id) {
   std::string message = error.what();
-  for (const auto& fault : error.faults()) message += fmt::format("; {}: {}", fault.where, fault.what);
+  // The first is in the message already.
+  for (std::size_t i = 1; i < error.faults().size(); ++i)
+    message += fmt::format("; {}: {}", error.faults()[i].where, error.faults()[i].what);
   message += fmt::format(" [request {}]", request_id);
   for (const auto& row : kErrors)
     if (row.code == error.code()) return error_text(row.status, row.name, message);
