@@ -169,11 +169,16 @@ void PostgresqlConnection::sync() {
   if (!PQpipelineSync(connection_)) gone();
 }
 
+// An answer stands between two ends. Of a server that said goodbye and died, libpq may give ends for ever and still
+// call the connection good.
+constexpr int kEndsInARowMax = 1;
+
 void PostgresqlConnection::drop_owed() {
-  while (owed_syncs_ > 0) {
+  for (int ends = 0; owed_syncs_ > 0;) {
     const Result result(PQgetResult(connection_));
     if (PQresultStatus(result.get()) == PGRES_PIPELINE_SYNC) --owed_syncs_;
-    if (PQstatus(connection_) != CONNECTION_OK) gone();
+    ends = result ? 0 : ends + 1;
+    if (ends > kEndsInARowMax || PQstatus(connection_) != CONNECTION_OK) gone();
   }
 }
 
@@ -190,15 +195,16 @@ PostgresqlConnection::Answer PostgresqlConnection::exchange(std::string_view tex
   sync();
   drop_owed();
   Answer answer;
-  int seen = 0;
+  int seen = 0, ends = 0;
   bool failed = false;
   while (true) {
     Result result(PQgetResult(connection_));
     if (!result) {  // the end of one statement's answers
-      if (PQstatus(connection_) != CONNECTION_OK) gone();
+      if (++ends > kEndsInARowMax || PQstatus(connection_) != CONNECTION_OK) gone();
       ++seen;
       continue;
     }
+    ends = 0;
     const auto status = PQresultStatus(result.get());
     if (status == PGRES_PIPELINE_SYNC) return answer;
     if (failed) continue;
