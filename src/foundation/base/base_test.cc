@@ -84,6 +84,7 @@ TEST(Json, RefusesDepthGarbageAndTrailingText) {
   EXPECT_ERROR(parse_json("{} {}"), Code::invalid);
   EXPECT_ERROR(parse_json("{\"a\":"), Code::invalid);
   EXPECT_ERROR(parse_json(""), Code::invalid);
+  EXPECT_ERROR(parse_json(std::string_view()), Code::invalid);  // text that is nowhere
 }
 
 TEST(Json, CanonicalDoesNotDependOnOrder) {

@@ -113,7 +113,8 @@ json::value parse_json(std::string_view text) {
   thread_local simdjson::dom::parser kept;  // with its memory, unless a large document would make it hold much
   simdjson::dom::parser own;
   simdjson::dom::element root;
-  if ((text.size() <= kKeptBytesMax ? kept : own).parse(text.data(), text.size()).get(root) == simdjson::SUCCESS)
+  if (!text.empty() &&  // simdjson copies from where empty text is, which may be nowhere
+      (text.size() <= kKeptBytesMax ? kept : own).parse(text.data(), text.size()).get(root) == simdjson::SUCCESS)
     return to_value(root, 0);
   // Boost's parser says better what is wrong and where, and takes whole numbers of more than 64 bits.
   json::parse_options options;
