@@ -494,8 +494,10 @@ void add_track_routes(Routes& routes, Platform& platform) {
       reads("/v1/experiments", "experiment.read", "Experiments of a project."),
       [&track](Call& call, const ExperimentQuery& in) {
         const auto offset = offset_of(in.cursor);
+        // Newest first, and of one millisecond the higher number: MLflow's own default has these the other way round.
+        const auto order = in.order_by.empty() ? std::vector<std::string>{"creation_time DESC"} : in.order_by;
         const auto found = track.search_experiments(
-            project_of(call), {in.filter, in.order_by, view_of(in.view), offset, static_cast<std::size_t>(in.limit)});
+            project_of(call), {in.filter, order, view_of(in.view), offset, static_cast<std::size_t>(in.limit)});
         Page<ExperimentOut> page;
         for (const auto& experiment : found.items) page.items.push_back(out_of(experiment));
         if (found.more) page.next = std::to_string(offset + found.items.size());
