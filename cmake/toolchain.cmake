@@ -54,4 +54,14 @@ find_package(PkgConfig REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(yaml-cpp REQUIRED)
+
+# DuckDB comes as one shared library and its headers (./setup). Programs look for it beside themselves, in lib/ of their
+# build, so that a build tree, or what is installed from it, can be moved.
+add_library(duckdb SHARED IMPORTED)
+set_target_properties(duckdb PROPERTIES IMPORTED_LOCATION ${CMAKE_BINARY_DIR}/lib/libduckdb.so IMPORTED_NO_SONAME ON)
+target_include_directories(duckdb SYSTEM INTERFACE ${CMAKE_SOURCE_DIR}/third_party/duckdb/include)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+file(CREATE_LINK ${CMAKE_SOURCE_DIR}/third_party/@duckdb_node-bindings-linux-x64/libduckdb.so
+     ${CMAKE_BINARY_DIR}/lib/libduckdb.so SYMBOLIC)
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
 add_compile_definitions(BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_BOOST_DATE_TIME)

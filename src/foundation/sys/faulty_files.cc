@@ -38,6 +38,23 @@ class FaultyFiles::FaultyNewFile final : public NewFile {
   const std::unique_ptr<NewFile> next_;
 };
 
+class FaultyFiles::FaultyScratchFile final : public ScratchFile {
+ public:
+  FaultyScratchFile(FaultyFiles& files, std::unique_ptr<ScratchFile> next) : files_(files), next_(std::move(next)) {}
+  void write(std::uint64_t offset, BytesView bytes) override {
+    files_.maybe_fail(FileCall::write, "");
+    next_->write(offset, bytes);
+  }
+  std::size_t read(std::uint64_t offset, std::span<std::byte> out) const override {
+    files_.maybe_fail(FileCall::read, "");
+    return next_->read(offset, out);
+  }
+
+ private:
+  FaultyFiles& files_;
+  const std::unique_ptr<ScratchFile> next_;
+};
+
 FaultyFiles::ShouldFail FaultyFiles::nth(std::uint64_t n) {
   return [n, calls = std::make_shared<std::atomic<std::uint64_t>>(0)](FileCall, const std::string&) {
     return ++*calls == n;
@@ -57,6 +74,10 @@ std::unique_ptr<ReadFile> FaultyFiles::open(const std::string& path) {
 std::unique_ptr<NewFile> FaultyFiles::create() {
   maybe_fail(FileCall::create, "");
   return std::make_unique<FaultyNewFile>(*this, next_.create());
+}
+std::unique_ptr<ScratchFile> FaultyFiles::scratch() {
+  maybe_fail(FileCall::create, "");
+  return std::make_unique<FaultyScratchFile>(*this, next_.scratch());
 }
 void FaultyFiles::remove(const std::string& path) {
   maybe_fail(FileCall::remove, path);

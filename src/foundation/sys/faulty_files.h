@@ -17,7 +17,7 @@ enum class FileCall { open, create, remove, list, stat, sync, make_directories, 
 // drills. As thread-safe as `should_fail`.
 class FaultyFiles final : public Files {
  public:
-  // `path` is "" for create, write and sync.
+  // `path` is "" for create (also of scratch files), write, sync and what a scratch file reads.
   using ShouldFail = std::function<bool(FileCall call, const std::string& path)>;
   FaultyFiles(Files& next, ShouldFail should_fail) : next_(next), should_fail_(std::move(should_fail)) {}
 
@@ -26,6 +26,7 @@ class FaultyFiles final : public Files {
 
   std::unique_ptr<ReadFile> open(const std::string& path) override;
   std::unique_ptr<NewFile> create() override;
+  std::unique_ptr<ScratchFile> scratch() override;
   void remove(const std::string& path) override;
   std::vector<FileInfo> list(const std::string& path) override;
   std::optional<FileInfo> stat(const std::string& path) override;
@@ -37,6 +38,7 @@ class FaultyFiles final : public Files {
  private:
   class FaultyReadFile;
   class FaultyNewFile;
+  class FaultyScratchFile;
   void maybe_fail(FileCall call, const std::string& path);
 
   Files& next_;

@@ -44,6 +44,15 @@ class NewFile {
   virtual void commit(const std::string& path, Durable durable, Existing existing) = 0;
 };
 
+// A file without a name, written and read at any position, gone when dropped. Thread-safe for places that do not
+// overlap. Errors: exhausted (the disk is full), unavailable (I/O).
+class ScratchFile {
+ public:
+  virtual ~ScratchFile() = default;
+  virtual void write(std::uint64_t offset, BytesView bytes) = 0;
+  virtual std::size_t read(std::uint64_t offset, std::span<std::byte> out) const = 0;  // fewer only at the end
+};
+
 // A directory tree and nothing outside it: every path is relative, resolved beneath the root without following links
 // (openat2), made of elements that are not empty, "." or ".." and have at most 255 bytes; ".new" in the root is taken.
 // Thread-safe. Errors: not_found, exists (a directory is in the way, or is not empty), invalid (a bad path), exhausted
@@ -54,6 +63,7 @@ class Files {
   virtual ~Files() = default;
   virtual std::unique_ptr<ReadFile> open(const std::string& path) = 0;
   virtual std::unique_ptr<NewFile> create() = 0;
+  virtual std::unique_ptr<ScratchFile> scratch() = 0;
   virtual void remove(const std::string& path) = 0;                   // a file, or an empty directory; lasts after sync
   virtual std::vector<FileInfo> list(const std::string& path) = 0;    // "" is the root; sorted by name
   virtual std::optional<FileInfo> stat(const std::string& path) = 0;  // links and devices are not there

@@ -176,6 +176,23 @@ TEST_P(FilesContract, BoundsReadAll) {
   EXPECT_ERROR(files().read_all("f", 4), Code::exhausted);
 }
 
+TEST_P(FilesContract, ScratchFilesAreReadAndWrittenAnywhereAndHaveNoName) {
+  const auto file = files().scratch();
+  const auto read = [&](std::uint64_t offset, std::size_t size) {
+    std::string out(size, '?');
+    out.resize(file->read(offset, std::as_writable_bytes(std::span(out))));
+    return out;
+  };
+  EXPECT_EQ(read(0, 4), "");
+  file->write(4, as_bytes("tail"));
+  file->write(0, as_bytes("head"));
+  file->write(3, as_bytes("--"));
+  EXPECT_EQ(read(0, 100), "hea--ail");
+  EXPECT_EQ(read(5, 2), "ai");
+  EXPECT_EQ(read(8, 1), "");
+  EXPECT_EQ(names(""), Names{});
+}
+
 TEST_P(FilesContract, OneOfManyCommitsOfAPathWins) {
   for (const auto existing : {Existing::keep, Existing::replace}) {
     const std::string path = existing == Existing::keep ? "new/deep/kept" : "new/deep/replaced";

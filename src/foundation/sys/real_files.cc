@@ -104,20 +104,24 @@ Directory read_directory(int root, const std::string& path) {
   return Directory(dir);
 }
 
+std::size_t read_at(int fd, std::uint64_t offset, std::span<std::byte> out) {
+  std::size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t n = ::pread(fd, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("reading a file", "", errno);
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
 class RealReadFile final : public ReadFile {
  public:
   RealReadFile(Descriptor fd, std::uint64_t size) : fd_(std::move(fd)), size_(size) {}
 
   std::size_t read(std::uint64_t offset, std::span<std::byte> out) const override {
-    std::size_t done = 0;
-    while (done < out.size()) {
-      const ssize_t n = ::pread(fd_.get(), out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail("reading a file", "", errno);
-      if (n == 0) break;
-      done += static_cast<std::size_t>(n);
-    }
-    return done;
+    return read_at(fd_.get(), offset, out);
   }
   std::uint64_t size() const override { return size_; }
 
@@ -126,12 +130,34 @@ class RealReadFile final : public ReadFile {
   const std::uint64_t size_;
 };
 
+class RealScratchFile final : public ScratchFile {
+ public:
+  explicit RealScratchFile(Descriptor fd) : fd_(std::move(fd)) {}
+
+  void write(std::uint64_t offset, BytesView bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t n = ::pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) fail("writing a scratch file", "", errno);
+      bytes = bytes.subspan(static_cast<std::size_t>(n));
+      offset += static_cast<std::uint64_t>(n);
+    }
+  }
+  std::size_t read(std::uint64_t offset, std::span<std::byte> out) const override {
+    return read_at(fd_.get(), offset, out);
+  }
+
+ private:
+  const Descriptor fd_;
+};
+
 class RealFiles final : public Files {
  public:
   explicit RealFiles(const std::string& root);
 
   std::unique_ptr<ReadFile> open(const std::string& path) override;
   std::unique_ptr<NewFile> create() override;
+  std::unique_ptr<ScratchFile> scratch() override;
   void remove(const std::string& path) override;
   std::vector<FileInfo> list(const std::string& path) override;
   std::optional<FileInfo> stat(const std::string& path) override;
@@ -239,6 +265,12 @@ std::unique_ptr<NewFile> RealFiles::create() {
   Descriptor fd(::openat(unnamed_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd) fail("making a file", name, errno);
   return std::make_unique<RealNewFile>(*this, std::move(fd), std::move(name));
+}
+
+std::unique_ptr<ScratchFile> RealFiles::scratch() {
+  Descriptor fd(::openat(unnamed_.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (!fd) fail("making a scratch file", "", errno);
+  return std::make_unique<RealScratchFile>(std::move(fd));
 }
 
 Descriptor RealFiles::parent_of(const std::string& path, std::string& name) {

@@ -44,6 +44,26 @@ class SimFiles::SimNewFile final : public NewFile {
   Name content_ = std::make_shared<Content>();
 };
 
+class SimFiles::SimScratchFile final : public ScratchFile {
+ public:
+  void write(std::uint64_t offset, BytesView bytes) override {
+    Lock lock(mu_);
+    bytes_.resize(std::max(bytes_.size(), static_cast<std::size_t>(offset) + bytes.size()));
+    std::copy(bytes.begin(), bytes.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(offset));
+  }
+  std::size_t read(std::uint64_t offset, std::span<std::byte> out) const override {
+    Lock lock(mu_);
+    if (offset >= bytes_.size()) return 0;
+    const std::size_t n = std::min(out.size(), bytes_.size() - static_cast<std::size_t>(offset));
+    std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(offset), n, out.begin());
+    return n;
+  }
+
+ private:
+  mutable Mutex mu_;
+  Bytes bytes_ GUARDED_BY(mu_);
+};
+
 std::unique_ptr<ReadFile> SimFiles::open(const std::string& path) {
   check_path(path);
   Lock lock(mu_);
@@ -57,6 +77,8 @@ std::unique_ptr<NewFile> SimFiles::create() {
   Lock lock(mu_);
   return std::make_unique<SimNewFile>(*this, life_);
 }
+
+std::unique_ptr<ScratchFile> SimFiles::scratch() { return std::make_unique<SimScratchFile>(); }
 
 void SimFiles::commit(const std::string& path, Name content, NewFile::Durable durable, NewFile::Existing existing,
                       std::uint64_t life) {

@@ -22,6 +22,7 @@ class SimFiles final : public Files {
 
   std::unique_ptr<ReadFile> open(const std::string& path) override;
   std::unique_ptr<NewFile> create() override;
+  std::unique_ptr<ScratchFile> scratch() override;
   void remove(const std::string& path) override;
   std::vector<FileInfo> list(const std::string& path) override;
   std::optional<FileInfo> stat(const std::string& path) override;
@@ -44,6 +45,7 @@ class SimFiles final : public Files {
   using History = std::vector<Name>;
   class SimReadFile;
   class SimNewFile;
+  class SimScratchFile;
 
   void commit(const std::string& path, Name content, NewFile::Durable durable, NewFile::Existing existing,
               std::uint64_t life);

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "storage/table/workspace.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "foundation/base/testing.h"
+#include "foundation/sys/testing.h"
+#include "storage/table/testing.h"
+
+namespace falaj::table {
+namespace {
+
+class Workspaces : public ::testing::Test {
+ protected:
+  sys::TempDir dir_;
+  std::unique_ptr<sys::Files> files_ = sys::open_files(dir_.path());
+  Workspace room_{{}, *files_};
+
+  std::vector<std::vector<std::string>> rows(const std::string& sql, std::span<const Value> values = {}) {
+    return table::rows(room_, sql, values);
+  }
+  using Rows = std::vector<std::vector<std::string>>;
+};
+
+TEST_F(Workspaces, AnswersInOurTypes) {
+  EXPECT_EQ(
+      rows("SELECT 1::TINYINT a, 2::UBIGINT b, 3::HUGEINT c, 1.5::DECIMAL(5,2) d, 2.5::FLOAT e, 'x' f, NULL::INT g"),
+      (Rows{{"1", "2", "3", "1.5", "2.5", "x", "null"}}));
+  const auto schema = room_.describe(
+      "SELECT 1::TINYINT a, DATE '2001-01-02' b, now() c, [1, 2] d, true e, 'x'::BLOB f, sum(x) g FROM range(3) t(x)");
+  EXPECT_EQ(schema, (Schema{{"a", Type::int32, true},
+                            {"b", Type::date, true},
+                            {"c", Type::timestamp, true},
+                            {"d", Type::text, true},
+                            {"e", Type::boolean, true},
+                            {"f", Type::bytes, true},
+                            {"g", Type::int64, true}}));
+  EXPECT_EQ(rows("SELECT [1, 2], {'a': 1}, INTERVAL 3 DAY"), (Rows{{"[1, 2]", "{'a': 1}", "3 days"}}));
+  EXPECT_EQ(rows("SELECT DATE '1970-01-03', TIMESTAMP '1970-01-01 00:00:01', TIMESTAMPTZ '1970-01-01 04:00:00+04'"),
+            (Rows{{"2", "1000000", "0"}}));
+  EXPECT_ERROR(rows("SELECT 170141183460469231731687303715884105727::HUGEINT"), Code::invalid);
+}
+
+TEST_F(Workspaces, BindsValues) {
+  const Value values[] = {std::int64_t{7}, 0.5, std::string("it's"), true, std::monostate{}};
+  EXPECT_EQ(rows("SELECT $1::BIGINT, $2::DOUBLE, $3, $4::BOOLEAN, $5::VARCHAR", values),
+            (Rows{{"7", "0.5", "it's", "1", "null"}}));
+}
+
+TEST_F(Workspaces, WritesAndReadsParquetThroughItsDoors) {
+  const auto sink = std::make_shared<MemorySink>();
+  room_.put("out", sink);
+  room_.run("COPY (SELECT x, x * 0.5 AS half, 'v' || x AS name FROM range(10000) t(x)) TO 'out' (FORMAT parquet)");
+  room_.drop("out");
+  room_.put("in", std::make_shared<MemorySource>(sink->take()));
+  EXPECT_EQ(rows("SELECT count(*), sum(x), max(half), min(name) FROM read_parquet('in')"),
+            (Rows{{"10000", "49995000", "4999.5", "v0"}}));
+  EXPECT_TRUE(files_->list("").empty());
+}
+
+TEST_F(Workspaces, StopsWhenTheReaderHasEnough) {
+  std::size_t seen = 0;
+  room_.query("SELECT * FROM range(100000000)", {}, [&](const Chunk& chunk) { return (seen += chunk.rows()) < 5000; });
+  EXPECT_GE(seen, 5000U);
+  EXPECT_LT(seen, 1'000'000U);
+  EXPECT_EQ(rows("SELECT 1"), (Rows{{"1"}}));
+}
+
+TEST_F(Workspaces, GivesBackTheErrorOfASource) {
+  struct Broken final : Source {
+    std::uint64_t size() const override { return 1000; }
+    void read(std::uint64_t, std::span<std::byte>) const override { throw Error(Code::corrupt, "block 7 is damaged"); }
+  };
+  room_.put("in", std::make_shared<Broken>());
+  EXPECT_ERROR(rows("SELECT * FROM read_parquet('in')"), Code::corrupt);
+  EXPECT_EQ(rows("SELECT 1"), (Rows{{"1"}}));
+}
+
+TEST_F(Workspaces, ReachesNothingThatWasNotPutIn) {
+  for (const auto* sql : {
+           "SELECT * FROM read_csv('/etc/passwd')",
+           "SELECT * FROM read_text('/etc/passwd')",
+           "SELECT * FROM read_blob('../../etc/passwd')",
+           "SELECT * FROM '/etc/passwd.csv'",
+           "SELECT * FROM read_parquet('http://127.0.0.1:1/x')",
+           "SELECT * FROM read_parquet('s3://bucket/x')",
+           "COPY (SELECT 1) TO '/tmp/falaj_was_here.csv'",
+           "COPY (SELECT 1) TO 'nothing'",
+           "ATTACH '/tmp/falaj_was_here.db'",
+           "EXPORT DATABASE '/tmp/falaj_was_here'",
+           "INSTALL httpfs",
+           "LOAD '/tmp/x.duckdb_extension'",
+           "SELECT * FROM read_csv('/proc/self/environ')",
+           "SELECT * FROM sniff_csv('/etc/passwd')",
+           "SELECT * FROM parquet_metadata('/etc/passwd')",
+       }) {
+    SCOPED_TRACE(sql);
+    Rows seen;
+    try {
+      seen = rows(sql);
+    } catch (const Error&) {
+    }
+    EXPECT_EQ(seen, Rows{});
+  }
+  EXPECT_EQ(rows("SELECT count(*) FROM glob('*')"), (Rows{{"0"}}));
+  EXPECT_EQ(rows("SELECT count(*) FROM glob('/*')"), (Rows{{"0"}}));
+}
+
+TEST_F(Workspaces, ConfinedOnlyReads) {
+  const auto sink = std::make_shared<MemorySink>();
+  room_.put("out", sink);
+  room_.run("COPY (SELECT 42 AS x) TO 'out' (FORMAT parquet)");
+  room_.put("data", std::make_shared<MemorySource>(sink->take()));
+  room_.run("CREATE VIEW data AS SELECT * FROM read_parquet('data')");
+  room_.confine();
+  EXPECT_EQ(rows("SELECT x FROM data"), (Rows{{"42"}}));
+  EXPECT_EQ(rows("WITH a AS (SELECT 1 AS y) SELECT y FROM a"), (Rows{{"1"}}));
+  for (const auto* sql : {"SET memory_limit = '100GB'", "RESET memory_limit", "PRAGMA threads = 64",
+                          "CREATE TABLE t(x INT)", "DROP VIEW data", "COPY (SELECT 1) TO 'out'", "INSTALL httpfs",
+                          "ATTACH ':memory:' AS other", "SELECT 1; SELECT 2", "", "CREATE MACRO f() AS 1",
+                          "CALL pragma_version()", "USE memory", "CHECKPOINT", "VACUUM", "BEGIN"}) {
+    SCOPED_TRACE(sql);
+    EXPECT_THROW(rows(sql), Error);
+  }
+  EXPECT_EQ(rows("SELECT x FROM data"), (Rows{{"42"}}));
+}
+
+TEST_F(Workspaces, IsInterruptedAndWatched) {
+  const auto endless = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range + b.range = -1";
+  struct Enough {};
+  int seen = 0;
+  const auto watch = [&](double) {
+    if (++seen > 3) throw Enough{};
+  };
+  EXPECT_THROW(room_.query(
+                   endless, {}, [](const Chunk&) { return true; }, watch),
+               Enough);
+  EXPECT_EQ(rows("SELECT 1"), (Rows{{"1"}}));
+  std::thread other([&] {
+    for (int i = 0; i < 1000; ++i) {
+      room_.interrupt();
+      std::this_thread::yield();
+    }
+  });
+  int tries = 0;
+  const auto once_more = [&](double) {
+    if (++tries % 16 == 0) room_.interrupt();
+  };
+  EXPECT_ERROR(room_.query(
+                   endless, {}, [](const Chunk&) { return true; }, once_more),
+               Code::cancelled);
+  other.join();
+}
+
+TEST(Spilling, SortsMoreThanItsMemoryAndLeavesNothing) {
+  sys::TempDir dir;
+  const auto files = sys::open_files(dir.path());
+  Workspace room({.memory_bytes = 64U << 20, .spill_bytes = 4ULL << 30, .threads = 2}, *files);
+  // About 300 MB of rows in 64 MB.
+  const auto sum =
+      rows(room,
+           "SELECT count(*), sum(hash(a) % 7) FROM (SELECT a, b FROM (SELECT 'row ' || (range * 7919 % 4000037) AS a, "
+           "range AS b FROM range(4000000)) ORDER BY a)");
+  EXPECT_EQ(sum.at(0).at(0), "4000000");
+  EXPECT_TRUE(files->list("").empty());
+}
+
+TEST(Spilling, EndsAtItsBudget) {
+  sys::TempDir dir;
+  const auto files = sys::open_files(dir.path());
+  Workspace room({.memory_bytes = 32U << 20, .spill_bytes = 8U << 20, .threads = 2}, *files);
+  EXPECT_ERROR(
+      rows(room,
+           "SELECT max(b) FROM (SELECT a, b FROM (SELECT 'row ' || (range * 7919 % 4000037) AS a, range AS b FROM "
+           "range(4000000)) ORDER BY a LIMIT 3999999)"),
+      Code::exhausted);
+  EXPECT_EQ(rows(room, "SELECT 1").at(0).at(0), "1");
+}
+
+}  // namespace
+}  // namespace falaj::table
