@@ -195,13 +195,23 @@ ZoneName Vault::zone_for(const Where& where, const std::optional<ZoneName>& want
 Entry Vault::put(const Where& where, const std::optional<ZoneName>& zone, const std::string& name,
                  const blob::Source& source, const sql::Act& act) {
   check_text("name", name);
+  auto entry = store_bytes(where, zone, source, act);
+  entry.name = name;
+  write_names(where, {&entry, 1}, act);
+  return entry;
+}
+
+Entry Vault::put_unnamed(const Where& where, const blob::Source& source, const sql::Act& act) {
+  return store_bytes(where, std::nullopt, source, act);
+}
+
+Entry Vault::store_bytes(const Where& where, const std::optional<ZoneName>& zone, const blob::Source& source,
+                         const sql::Act& act) {
   const ZoneName in = zone_for(where, zone);
   keys_.ensure(in, where.tenant, act);
   const auto stored = store(in).put(where.tenant, source);
-  const Entry entry{name,      stored.info.address, in, stored.info.size, stored.info.content, clock_.wall().count(),
-                    act.actor, stored.new_bytes,    {}};
-  write_names(where, {&entry, 1}, act);
-  return entry;
+  return {"",        stored.info.address, in, stored.info.size, stored.info.content, clock_.wall().count(),
+          act.actor, stored.new_bytes,    {}};
 }
 
 Batch Vault::put_many(const Where& where, const std::optional<ZoneName>& zone,

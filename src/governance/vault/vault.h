@@ -80,6 +80,8 @@ class Vault {
   // All names appear in one write, after all bytes are durable.
   Batch put_many(const Where& where, const std::optional<ZoneName>& zone,
                  const std::function<std::optional<NewFile>()>& next, const sql::Act& act);
+  // Bytes to be read again soon, of no name: they go with a collection after the grace.
+  Entry put_unnamed(const Where& where, const blob::Source& source, const sql::Act& act);
 
   // Throws denied when the bytes are in another zone than the project and no transfer grant covers them.
   std::unique_ptr<blob::ObjectReader> open(const Where& where, const Entry& entry, std::uint64_t offset,
@@ -137,6 +139,8 @@ class Vault {
     std::unique_ptr<blob::Store> store;
   };
   ZoneName zone_for(const Where& where, const std::optional<ZoneName>& wanted) const;
+  Entry store_bytes(const Where& where, const std::optional<ZoneName>& zone, const blob::Source& source,
+                    const sql::Act& act);
   void write_names(const Where& where, std::span<const Entry> entries, const sql::Act& act);
 
   sql::Database& database_;

@@ -24,7 +24,9 @@ std::vector<std::int64_t> series_of(sql::Reader& reader, const RunRow& row, cons
                     {row.experiment, row.place, key}, [](const sql::Row& r) { return r.integer(0); });
 }
 
-void check(const Dataset& dataset) {
+}  // namespace
+
+void check_dataset(const Dataset& dataset) {
   if (dataset.name.empty() || dataset.digest.empty())
     throw Error(Code::invalid, "datasets: each needs a name and a digest");
   check_length("dataset.name", dataset.name, kDatasetNameMax);
@@ -46,52 +48,54 @@ std::int64_t dataset_row(sql::Writer& w, std::int64_t experiment, const Dataset&
   return id;
 }
 
-}  // namespace
-
 // Blocks overlap little in time, as points are mostly logged in order: a page reads only those that can hold some of
 // it.
+HistoryPage history_page(sql::Reader& r, std::span<const std::int64_t> of_series, const std::optional<Point>& after,
+                         std::size_t limit) {
+  struct Block {
+    std::int64_t series, number, first_ms, points;
+  };
+  std::vector<Block> blocks;
+  for (const auto series : of_series) {
+    const auto more =
+        r.all("SELECT number, first_ms, points FROM track_block WHERE series = ? AND last_ms >= ?",
+              {series, after ? after->unix_ms : std::numeric_limits<std::int64_t>::min()}, [&](const sql::Row& b) {
+                return Block{series, b.integer(0), b.integer(1), b.integer(2)};
+              });
+    blocks.insert(blocks.end(), more.begin(), more.end());
+  }
+  std::sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) { return a.first_ms < b.first_ms; });
+
+  HistoryPage page;
+  std::vector<Point> waiting;  // read, and not yet known to be before everything unread
+  for (std::size_t i = 0; i <= blocks.size(); ++i) {
+    if (i < blocks.size()) {
+      r.query("SELECT data FROM track_block WHERE series = ? AND number = ?", {blocks[i].series, blocks[i].number},
+              [&](const sql::Row& b) {
+                for (const auto& point : unpack(b.bytes(0)))
+                  if (!after || before(*after, point)) waiting.push_back(point);
+              });
+    }
+    const bool last = i + 1 >= blocks.size();
+    const auto unread_ms = last ? std::numeric_limits<std::int64_t>::max() : blocks[i + 1].first_ms;
+    // Points before the first moment of any unread block can be handed out, in order and once each.
+    if (!last && waiting.size() <= limit) continue;
+    tidy(waiting);
+    std::size_t known = 0;
+    while (known < waiting.size() && (last || waiting[known].unix_ms < unread_ms)) ++known;
+    if (!last && known <= limit) continue;
+    const auto taken = std::min(known, limit);
+    page.points.assign(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(taken));
+    if (taken < waiting.size() && taken > 0) page.after = page.points.back();
+    return page;
+  }
+  return page;
+}
+
 HistoryPage Track::history(const Where& where, const std::string& run_id, const std::string& key,
                            const std::optional<Point>& after, std::size_t limit) {
   return database_.read([&](sql::Reader& r) {
-    const auto row = need_run(r, where, run_id);
-    struct Block {
-      std::int64_t series, number, first_ms, points;
-    };
-    std::vector<Block> blocks;
-    for (const auto series : series_of(r, row, key)) {
-      const auto more =
-          r.all("SELECT number, first_ms, points FROM track_block WHERE series = ? AND last_ms >= ?",
-                {series, after ? after->unix_ms : std::numeric_limits<std::int64_t>::min()}, [&](const sql::Row& b) {
-                  return Block{series, b.integer(0), b.integer(1), b.integer(2)};
-                });
-      blocks.insert(blocks.end(), more.begin(), more.end());
-    }
-    std::sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) { return a.first_ms < b.first_ms; });
-
-    HistoryPage page;
-    std::vector<Point> waiting;  // read, and not yet known to be before everything unread
-    for (std::size_t i = 0; i <= blocks.size(); ++i) {
-      if (i < blocks.size()) {
-        r.query("SELECT data FROM track_block WHERE series = ? AND number = ?", {blocks[i].series, blocks[i].number},
-                [&](const sql::Row& b) {
-                  for (const auto& point : unpack(b.bytes(0)))
-                    if (!after || before(*after, point)) waiting.push_back(point);
-                });
-      }
-      const bool last = i + 1 >= blocks.size();
-      const auto unread_ms = last ? std::numeric_limits<std::int64_t>::max() : blocks[i + 1].first_ms;
-      // Points before the first moment of any unread block can be handed out, in order and once each.
-      if (!last && waiting.size() <= limit) continue;
-      tidy(waiting);
-      std::size_t known = 0;
-      while (known < waiting.size() && (last || waiting[known].unix_ms < unread_ms)) ++known;
-      if (!last && known <= limit) continue;
-      const auto taken = std::min(known, limit);
-      page.points.assign(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(taken));
-      if (taken < waiting.size() && taken > 0) page.after = page.points.back();
-      return page;
-    }
-    return page;
+    return history_page(r, series_of(r, need_run(r, where, run_id), key), after, limit);
   });
 }
 
@@ -106,7 +110,7 @@ std::vector<Point> Track::history(const Where& where, const std::string& run_id,
 
 void Track::log_inputs(const Where& where, const std::string& run_id, const std::vector<DatasetInput>& datasets,
                        const std::vector<std::string>& models, const sql::Act& act) {
-  for (const auto& input : datasets) check(input.dataset);
+  for (const auto& input : datasets) check_dataset(input.dataset);
   database_.write(act, [&](sql::Writer& w) {
     const auto row = need_active_run(w, where, run_id);
     for (const auto& input : datasets) {

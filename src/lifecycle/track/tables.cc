@@ -30,7 +30,7 @@ constexpr sql::Migration kMigrations[] = {
      " run_id TEXT NOT NULL, name TEXT NOT NULL, user_id TEXT NOT NULL, status TEXT NOT NULL,"
      " start_ms BIGINT NOT NULL, end_ms BIGINT, stage TEXT NOT NULL, changed_ms BIGINT NOT NULL,"
      " PRIMARY KEY(experiment, place)) CLUSTERED;"
-     "CREATE UNIQUE INDEX track_run_id ON track_run(run_id);"
+     "CREATE INDEX track_run_id ON track_run(run_id);"
      "CREATE TABLE track_param(experiment BIGINT NOT NULL, place BIGINT NOT NULL, key TEXT NOT NULL,"
      " value TEXT NOT NULL, PRIMARY KEY(experiment, place, key)) CLUSTERED;"
      "CREATE INDEX track_param_key ON track_param(experiment, key, place);"

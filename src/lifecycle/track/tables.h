@@ -4,6 +4,7 @@
 // The tables of tracking and how rows become values. Private to this directory and to lifecycle/models.
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "lifecycle/track/types.h"
@@ -32,6 +33,13 @@ RunRow need_run(sql::Reader& reader, const Where& where, const std::string& run_
 RunRow need_active_run(sql::Reader& reader, const Where& where, const std::string& run_id);  // and invalid
 Run load_run(sql::Reader& reader, const RunRow& row);  // with everything it logged
 std::optional<RunRow> run_at(sql::Reader& reader, std::int64_t experiment, std::int64_t place);
+
+// The points of some series together, in the order of a history; as Track::history.
+HistoryPage history_page(sql::Reader& reader, std::span<const std::int64_t> series, const std::optional<Point>& after,
+                         std::size_t limit);
+
+void check_dataset(const Dataset& dataset);  // throws invalid
+std::int64_t dataset_row(sql::Writer& writer, std::int64_t experiment, const Dataset& dataset);  // made when missing
 
 // The next of an ever growing count; `many` at once gives the first of them.
 std::int64_t next_number(sql::Writer& writer, const char* of, std::int64_t many = 1);

@@ -19,9 +19,16 @@
 
 namespace falaj::track {
 
-struct HistoryPage {
-  std::vector<Point> points;
-  std::optional<Point> after;  // where the next page begins; nothing on the last
+struct ExportedRun;  // export_run.h
+
+// Points of one series of an exported run, packed.
+struct ExportedBlock {
+  std::size_t series = 0;
+  Bytes points;
+};
+struct MergedRun {
+  bool made = false, changed = false;
+  std::int64_t points = 0;  // that were new
 };
 
 // What went with a run. `bytes`: that its points took.
@@ -71,6 +78,12 @@ class Track {
                   const std::vector<std::string>& models, const sql::Act& act);
   void log_outputs(const Where& where, const std::string& run_id, const std::vector<ModelOutput>& models,
                    const sql::Act& act);
+  // Makes the run, or adds what it does not have yet: points, params, inputs, models. Its tags become those of the
+  // export, and its status too once it has ended there; nothing is taken away. All of it or none, and nothing is
+  // written when there is nothing new. A param of another value throws conflict.
+  MergedRun merge_run(const Where& where, std::int64_t experiment, const ExportedRun& run,
+                      std::span<const ExportedBlock> blocks, const sql::Act& act);
+  void check_merge(const Where& where, const ExportedRun& run);  // throws that conflict
   Found<Run> search_runs(const Where& where, const SearchRuns& search);
   // The same without copying; returns whether there are more.
   bool search_runs(const Where& where, const SearchRuns& search, const std::function<void(const Run&)>& each);

@@ -59,7 +59,7 @@ struct ModelOutput {
 };
 
 struct RunInfo {
-  std::string run_id;  // 32 hexadecimal digits, unique on the platform
+  std::string run_id;  // 32 hexadecimal digits, unique in its project
   std::int64_t experiment = 0;
   std::string name, user;
   RunStatus status = RunStatus::running;
@@ -108,6 +108,10 @@ struct SearchExperiments {
   std::vector<std::string> order_by;
   View view = View::active;
   std::size_t offset = 0, limit = 1000;
+};
+struct HistoryPage {
+  std::vector<Point> points;
+  std::optional<Point> after;  // where the next page begins; nothing on the last
 };
 template <class T>
 struct Found {
