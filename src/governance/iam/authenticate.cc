@@ -86,16 +86,37 @@ Identity Directory::by_secret(CredentialKind kind, std::string_view text) const 
   if (!crypto::equal_in_constant_time(crypto::sha256(BytesView(given->secret)).view(), row.secret_hash.view()))
     refuse();
   const auto now = now_us();
+  auto identity = by_entry(*entry, now);
+  note_use(entry->used_us, now);
+  return identity;
+}
+
+Identity Directory::by_entry(const CredentialTable::Entry& entry, std::int64_t now) const {
+  const auto& row = entry.row;
   if (now >= row.expires_us) refuse();
-  if (kind == CredentialKind::session &&
-      now - entry->used_us.load(std::memory_order_relaxed) >= options_.session_idle_us)
+  if (row.kind == CredentialKind::session &&
+      now - entry.used_us.load(std::memory_order_relaxed) >= options_.session_idle_us)
     refuse();
   const auto current = snapshot();
   if (!current->active(row.principal)) refuse();
-  note_use(entry->used_us, now);
   return {current->with_groups(row.principal),
-          fmt::format("{}/{}", kind == CredentialKind::token ? "token" : "session", row.id.str()), row.restrictions,
+          fmt::format("{}/{}", row.kind == CredentialKind::token ? "token" : "session", row.id.str()), row.restrictions,
           std::nullopt};
+}
+
+Identity Directory::standing_for(std::string_view credential) const {
+  const auto slash = credential.find('/');
+  if (slash == std::string_view::npos) refuse();
+  const auto kind = credential.substr(0, slash), id = credential.substr(slash + 1);
+  try {
+    if (kind == "certificate") return by_certificate(Digest::parse(id));
+    if (kind != "token" && kind != "session") refuse();
+    const auto entry = credentials_.find(TokenId::parse(id));
+    if (!entry || (entry->row.kind == CredentialKind::token) != (kind == "token")) refuse();
+    return by_entry(*entry, now_us());
+  } catch (const Error&) {
+    refuse();  // also what is no id at all
+  }
 }
 
 Identity Directory::by_header(std::string_view authorization) const {

@@ -122,6 +122,9 @@ class Directory {
   // ---- who is it, may they
   // Throws unauthenticated, always with the same message.
   Identity authenticate(const Credentials& credentials) const;
+  // Whom a credential that Identity names stands for now, without its secret: for addresses that were signed in its
+  // name. Throws unauthenticated once it is revoked, expired or idle, and for a job's, which nobody keeps.
+  Identity standing_for(std::string_view credential) const;
   bool allows(const Identity& identity, std::string_view action, const Scope& resource) const;
   // Throws denied and says which role is missing or forbids.
   void require(const Identity& identity, std::string_view action, const Scope& resource) const;
@@ -165,6 +168,7 @@ class Directory {
   void load();
   std::string dummy_hash();  // to check against where there is no account
   Identity by_secret(CredentialKind kind, std::string_view text) const;
+  Identity by_entry(const CredentialTable::Entry& entry, std::int64_t now) const;
   Identity by_header(std::string_view authorization) const;
   Identity by_certificate(const Digest& fingerprint) const;
 

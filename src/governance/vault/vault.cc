@@ -138,6 +138,13 @@ std::string resource_of(const Where& where, const std::string& name) {
   return iam::Scope::of(where.tenant.str(), where.project.str(), "blob", name).str();
 }
 
+void forget(sql::Writer& writer, const Where& where, const Entry& entry) {
+  writer.execute("DELETE FROM blob_name WHERE tenant = ? AND project = ? AND name = ?",
+                 {where.tenant.str(), where.project.str(), entry.name});
+  add_usage(writer, where, {-1, -static_cast<std::int64_t>(entry.bytes)});
+  writer.record({resource_of(where, entry.name), entry.content, std::nullopt});
+}
+
 }  // namespace
 
 std::span<const sql::Migration> Vault::migrations() { return kMigrations; }
@@ -346,11 +353,32 @@ void Vault::remove(const Where& where, const std::string& name, const sql::Act& 
   database_.write(act, [&](sql::Writer& writer) {
     const auto before = find(writer, where, name);
     if (!before) throw no_name(name);
-    writer.execute("DELETE FROM blob_name WHERE tenant = ? AND project = ? AND name = ?",
-                   {where.tenant.str(), where.project.str(), name});
-    add_usage(writer, where, {-1, -static_cast<std::int64_t>(before->bytes)});
-    writer.record({resource_of(where, name), before->content, std::nullopt});
+    forget(writer, where, *before);
   });
+}
+
+Vault::Removed Vault::remove_below(const Where& where, const std::string& prefix, std::size_t limit,
+                                   const sql::Act& act) {
+  if (list(where, prefix, "", 1).empty()) return {};
+  return database_.write(act, [&](sql::Writer& writer) {
+    Removed removed;
+    for (const auto& entry : list(writer, where, prefix, "", limit)) {
+      forget(writer, where, entry);
+      removed.names += 1;
+      removed.bytes += entry.bytes;
+    }
+    return removed;
+  });
+}
+
+Vault::Removed Vault::total_below(sql::Reader& reader, const Where& where, const std::string& prefix) const {
+  if (!is_plain(prefix)) return {};
+  return *reader.first(
+      "SELECT COUNT(*), CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM blob_name WHERE tenant = ? AND project = ? AND"
+      " name >= ? AND name < ?",
+      {where.tenant.str(), where.project.str(), prefix, end_of(prefix)}, [](const sql::Row& row) {
+        return Removed{static_cast<std::uint64_t>(row.integer(0)), static_cast<std::uint64_t>(row.integer(1))};
+      });
 }
 
 void Vault::pin(const Where& where, const std::string& name, const std::string& reason, const sql::Act& act) {

@@ -91,6 +91,12 @@ class Vault {
   std::vector<Entry> list(const Where& where, const std::string& prefix, const std::string& after,
                           std::size_t limit) const;
   void remove(const Where& where, const std::string& name, const sql::Act& act);  // not_found
+  // Up to `limit` names that begin with `prefix`, in one write; nothing is written when there is none.
+  struct Removed {
+    std::uint64_t names = 0, bytes = 0;
+  };
+  Removed remove_below(const Where& where, const std::string& prefix, std::size_t limit, const sql::Act& act);
+  Removed total_below(sql::Reader& reader, const Where& where, const std::string& prefix) const;  // what it would be
   // Keeps an object whatever happens to its names. `name_or_address`: an address is only known here if a pin holds it.
   void pin(const Where& where, const std::string& name, const std::string& reason, const sql::Act& act);
   void unpin(const Where& where, const std::string& name_or_address, const std::string& reason, const sql::Act& act);

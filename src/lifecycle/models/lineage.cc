@@ -261,27 +261,4 @@ json::object to_json(const Lineage& lineage) {
   return {{"things", std::move(things)}, {"edges", std::move(edges)}, {"whole", lineage.whole}};
 }
 
-std::optional<std::string> Registry::descends(const Where& where, const std::string& run_id) {
-  return database_.read([&](sql::Reader& r) { return descends(r, where, run_id); });
-}
-
-std::optional<std::string> Registry::descends(sql::Reader& r, const Where& where, const std::string& run_id) {
-  const auto lineage = down(r, where, run_thing(run_id));
-  for (const auto& thing : lineage.things) {
-    if (thing.kind != Kind::version) continue;
-    const auto slash = thing.id.rfind('/');
-    const auto model = need_model(r, where, thing.id.substr(0, slash));
-    const auto version =
-        load_version(r, need_version(r, model.model, *parse_int(std::string_view(thing.id).substr(slash + 1))));
-    if (!version.aliases.empty())
-      return fmt::format("version {} of model '{}', which the alias '{}' points at, came from it", version.number,
-                         version.model, version.aliases.front());
-    if (version.stage == Stage::production || version.stage == Stage::staging)
-      return fmt::format("version {} of model '{}', which is in stage {}, came from it", version.number, version.model,
-                         models::name(version.stage));
-  }
-  if (!lineage.whole) return "too much came from it to know that nothing of it is in use";
-  return std::nullopt;
-}
-
 }  // namespace falaj::models

@@ -74,6 +74,7 @@ class Registry {
                                   const std::string& prefix);
   vault::Entry file(const Where& where, std::int64_t model_row, std::int64_t number, const std::string& path);
   crypto::PublicKey public_key() const { return signer_.public_key(); }  // of the manifests
+  const crypto::Signer& signer() const { return signer_; }
 
   // ---- aliases; "latest" is the newest version and cannot be set
   void set_alias(const Where& where, const std::string& name, const std::string& alias, std::int64_t number,
@@ -81,8 +82,7 @@ class Registry {
   void delete_alias(const Where& where, const std::string& name, const std::string& alias, const sql::Act& act);
   Version by_alias(const Where& where, const std::string& name, const std::string& alias);  // invalid when unknown
 
-  // Why a run must not be removed for good: a version that something points at came from it, or from what it made.
-  // Nothing when it may.
+  // Why a run must not be removed for good (removal.h). Nothing when it may.
   std::optional<std::string> descends(const Where& where, const std::string& run_id);
   static std::optional<std::string> descends(sql::Reader& reader, const Where& where, const std::string& run_id);
 

@@ -67,6 +67,10 @@ constexpr sql::Migration kMigrations[] = {
      "CREATE INDEX models_delivery_due ON models_delivery(due_us, id) WHERE state = 'waiting';"
      "CREATE INDEX models_delivery_webhook ON models_delivery(webhook, state, due_us, id);"
      "CREATE INDEX models_delivery_ended ON models_delivery(created_us) WHERE state <> 'waiting'"},
+    // One row: the last pass over the whole platform, and when the store was last collected by one.
+    {2, "models",
+     "CREATE TABLE retention_pass(id BIGINT PRIMARY KEY, at_us BIGINT NOT NULL, collected_us BIGINT NOT NULL,"
+     " report TEXT NOT NULL)"},
 };
 
 ModelRow read_model(const sql::Row& row) {

@@ -6,6 +6,7 @@
 #include "foundation/base/error.h"
 #include "foundation/crypto/hash.h"
 #include "lifecycle/track/names.h"
+#include "lifecycle/track/removal.h"
 #include "lifecycle/track/tables.h"
 #include "lifecycle/track/track.h"
 
@@ -92,9 +93,7 @@ std::int64_t Track::create_experiment(const Where& where, const std::string& nam
     if (const auto taken = find_experiment(w, where, name))
       throw Error(Code::exists, fmt::format("an experiment of this name exists{}: '{}'",
                                             taken->experiment.stage == Stage::active ? "" : " and is deleted", name));
-    const auto number =
-        *w.first("SELECT MAX(number) + 1 FROM track_experiment WHERE tenant = ? AND project = ?",
-                 {where.tenant.str(), where.project.str()}, [](const sql::Row& row) { return row.integer(0); });
+    const auto number = next_experiment(w, where);
     insert_experiment(w, where, number, name, clock_.wall().count() / 1000);
     const auto made = need_experiment(w, where, number);
     for (const auto& tag : tags) put_tag(w, made.id, tag);

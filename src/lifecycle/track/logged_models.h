@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -77,6 +78,9 @@ class LoggedModels {
   // Deleted ones are not found by any of these.
   LoggedModel set_status(const Where& where, const std::string& model_id, ModelStatus status, const sql::Act& act);
   void remove(const Where& where, const std::string& model_id, const sql::Act& act);  // it can still be asked for
+  // For good, with params and tags; its files as with Track::remove_run. What `check` throws keeps it.
+  void remove_for_good(const Where& where, const std::string& model_id, const std::function<void(sql::Reader&)>& check,
+                       const sql::Act& act);
   void set_tags(const Where& where, const std::string& model_id, const std::vector<KeyValue>& tags,
                 const sql::Act& act);
   void delete_tag(const Where& where, const std::string& model_id, const std::string& key, const sql::Act& act);

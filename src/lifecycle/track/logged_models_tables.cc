@@ -24,6 +24,16 @@ constexpr sql::Migration kMigrations[] = {
      "CREATE TABLE track_model_tag(model BIGINT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL,"
      " PRIMARY KEY(model, key)) CLUSTERED;"
      "CREATE INDEX track_model_link_model ON track_model_link(model, way)"},
+    // A leftover is where the files of something removed are, until they are gone too (removal.h).
+    {2, "track_models",
+     "CREATE TABLE track_leftover(tenant TEXT NOT NULL, project TEXT NOT NULL, root TEXT NOT NULL,"
+     " resource TEXT NOT NULL, PRIMARY KEY(tenant, project, root));"
+     "CREATE INDEX track_run_deleted ON track_run(experiment, place) WHERE stage = 'deleted';"
+     "CREATE TABLE track_upload(upload_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, project TEXT NOT NULL,"
+     " name TEXT NOT NULL, made_by TEXT NOT NULL, parts BIGINT NOT NULL, created_us BIGINT NOT NULL,"
+     " state TEXT NOT NULL, etags BYTEA);"
+     "CREATE INDEX track_upload_created ON track_upload(created_us);"
+     "CREATE INDEX track_upload_open ON track_upload(tenant, project) WHERE state = 'open'"},
 };
 
 LoggedModelRow read_model(const sql::Row& row) {

@@ -59,6 +59,9 @@ class Track {
   void set_experiment_stage(const Where& where, std::int64_t number, Stage stage, const sql::Act& act);
   void set_experiment_tag(const Where& where, std::int64_t number, const KeyValue& tag, const sql::Act& act);
   void delete_experiment_tag(const Where& where, std::int64_t number, const std::string& key, const sql::Act& act);
+  // For good; only one that was deleted and has neither runs nor logged models left (else conflict). Its number is not
+  // given again.
+  void remove_experiment(const Where& where, std::int64_t number, const sql::Act& act);
   Found<Experiment> search_experiments(const Where& where, const SearchExperiments& search);
 
   // ---- runs
@@ -67,7 +70,8 @@ class Track {
   RunInfo run_info(const Where& where, const std::string& run_id);
   RunInfo update_run(const Where& where, const std::string& run_id, const RunChange& change, const sql::Act& act);
   void set_run_stage(const Where& where, const std::string& run_id, Stage stage, const sql::Act& act);
-  // For good, everything but its artifacts; only a run that was deleted (else conflict). What `check` throws keeps it.
+  // For good; only a run that was deleted (else conflict). What `check` throws keeps it. Its files are out of reach at
+  // once and go with finish_removal (removal.h).
   RemovedRun remove_run(const Where& where, const std::string& run_id, const std::function<void(sql::Reader&)>& check,
                         const sql::Act& act);
   static RunInfo removable_run(sql::Reader& reader, const Where& where, const std::string& run_id);

@@ -26,12 +26,18 @@ struct falaj::Shape<falaj::resource::RetentionPolicySpec> {
   static constexpr std::string_view name = "RetentionPolicySpec";
   static constexpr auto fields = std::make_tuple(
       field("resources", &S::resources,
-            "Paths below the tenant or project it belongs to; '*' stands for anything: blob/raw-*.")
+            "Paths below the project (or, with p/PROJECT/ before them, the tenant) it belongs to: run/*, "
+            "experiment/NAME*, logged-model/*, blob/raw-*; '*' stands for anything.")
           .required()
           .length(1, 100),
-      field("keep", &S::keep_us, "How long they are kept after their last change.")
+      field("keep", &S::keep_us,
+            "How long they are kept after they ended (archive), or were deleted or, a blob, stored (delete).")
           .required()
           .duration()
           .range(60'000'000, 3'153'600'000'000'000),
-      field("then", &S::then, "What happens to them after that.").required().one_of(resource::kRetentionEnds));
+      field("then", &S::then,
+            "archive: runs are put away and can be restored; delete: what was put away is removed for good, "
+            "and blobs.")
+          .required()
+          .one_of(resource::kRetentionEnds));
 };
