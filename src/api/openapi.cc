@@ -98,7 +98,9 @@ std::string Routes::openapi(std::string_view version) const {
       operation["requestBody"] = with_schema("application/json", route->request_schema(definitions));
     operation["responses"] = responses_of(*route, definitions);
     if (route->permission.kind() == Permission::Kind::anyone) operation["security"] = json::array{};
-    if (route->permission.kind() == Permission::Kind::action)
+    if (route->permission.kind() == Permission::Kind::link)
+      operation["security"] = json::array{{{"link", json::array{}}}};
+    if (route->permission.kind() == Permission::Kind::action || route->permission.kind() == Permission::Kind::link)
       operation["x-falaj-permission"] = route->permission.action();
     if (!route->audit.verb().empty()) operation["x-falaj-audit"] = route->audit.verb();
     if (!paths.contains(route->path)) paths[route->path] = json::object{};
@@ -114,7 +116,8 @@ std::string Routes::openapi(std::string_view version) const {
        {{"schemas", std::move(definitions)},
         {"securitySchemes",
          {{"bearer", {{"type", "http"}, {"scheme", "bearer"}}},
-          {"session", {{"type", "apiKey"}, {"in", "cookie"}, {"name", "falaj_session"}}}}}}},
+          {"session", {{"type", "apiKey"}, {"in", "cookie"}, {"name", "falaj_session"}}},
+          {"link", {{"type", "apiKey"}, {"in", "query"}, {"name", "signature"}}}}}}},
   };
   return json::serialize(document);
 }

@@ -19,6 +19,7 @@
 #include "lifecycle/models/deliveries.h"
 #include "lifecycle/models/promotions.h"
 #include "lifecycle/models/registry.h"
+#include "lifecycle/models/retention.h"
 #include "lifecycle/models/webhooks.h"
 #include "lifecycle/track/logged_models.h"
 #include "lifecycle/track/track.h"
@@ -58,6 +59,8 @@ struct Platform {
   std::function<bool()> ready;  // false while starting and draining
 };
 
+models::Retention retention_of(Platform& platform);
+
 class Routes;
 // Each adds its routes; all of them together are the API.
 void add_system_routes(Routes& routes, Platform& platform);    // health, metrics, status, openapi, config
@@ -70,6 +73,7 @@ void add_track_routes(Routes& routes, Platform& platform);    // experiments, ru
 void add_model_routes(Routes& routes, Platform& platform);    // models, versions, promotions
 void add_lineage_routes(Routes& routes, Platform& platform);  // lineage, webhooks
 void add_mlflow_routes(Routes& routes, Platform& platform);   // MLflow's tracking protocol
+void add_retention_routes(Routes& routes, Platform& platform);
 void add_all_routes(Routes& routes, Platform& platform);
 
 }  // namespace falaj::api

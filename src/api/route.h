@@ -57,11 +57,18 @@ class Permission {
     return out;
   }
 
-  enum class Kind { anyone, signed_in, action };
+  // Whoever has the address, which `link.h` signed in the name of a caller; that caller must still be allowed.
+  static Permission by_link(std::string_view says, Needs needs) {
+    auto out = by(says, std::move(needs));
+    out.kind_ = Kind::link;
+    return out;
+  }
+
+  enum class Kind { anyone, signed_in, action, link };
   Kind kind() const { return kind_; }
   std::string_view action() const { return action_; }
   std::string_view resource() const { return resource_; }
-  // Requires: kind is action. Throws invalid or not_found when the request names nothing that could be asked for.
+  // Requires: kind is action or link. Throws invalid or not_found when the request names nothing that could be asked for.
   Needed needed(const PathParameters& parameters, const net::Head& head, const iam::Identity& caller) const;
 
  private:

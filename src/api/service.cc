@@ -7,6 +7,7 @@
 
 #include "api/call.h"
 #include "api/errors.h"
+#include "api/link.h"
 #include "api/mlflow/protocol.h"
 #include "foundation/base/log.h"
 #include "foundation/base/text.h"
@@ -158,13 +159,15 @@ net::Admission ApiService::admit(const net::Head& head) {
   std::optional<iam::Identity> caller;
   if (route.permission.kind() != Permission::Kind::anyone) {
     try {
-      caller = platform_.directory.authenticate(
-          {head.headers.find("Authorization").value_or(""), session_of(head), head.peer.certificate});
+      caller = route.permission.kind() == Permission::Kind::link
+                   ? platform_.directory.standing_for(credential_of_link(platform_, head))
+                   : platform_.directory.authenticate(
+                         {head.headers.find("Authorization").value_or(""), session_of(head), head.peer.certificate});
     } catch (const Error& e) {
       return deny(route, head, e, "anyone", head.path);
     }
   }
-  if (route.permission.kind() == Permission::Kind::action) {
+  if (route.permission.kind() == Permission::Kind::action || route.permission.kind() == Permission::Kind::link) {
     std::string resource = head.path;
     try {
       const auto needed = route.permission.needed(match.parameters, head, *caller);

@@ -62,6 +62,7 @@ int run(int argc, char** argv, Session& session, const std::function<void(CLI::A
   add_track_commands(app, session);
   add_model_commands(app, session);
   add_lineage_commands(app, session);
+  add_retention_commands(app, session);
   add_audit_commands(app, session);
   let_options_fall_through(app);
   try {

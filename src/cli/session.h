@@ -78,6 +78,7 @@ void add_audit_commands(CLI::App& app, Session& session);    // audit
 void add_track_commands(CLI::App& app, Session& session);    // experiment, run
 void add_model_commands(CLI::App& app, Session& session);    // model
 void add_lineage_commands(CLI::App& app, Session& session);  // lineage, webhook
+void add_retention_commands(CLI::App& app, Session& session);
 void add_server_commands(CLI::App& app, Session& session);   // status, api, backup, config show
 
 // Parses and runs one command line. `more` adds the commands that only the composition root can: up, restore, config.

@@ -30,6 +30,7 @@ import checks  # noqa: E402
 import cases_artifacts  # noqa: E402,F401
 import cases_faults  # noqa: E402,F401
 import cases_models  # noqa: E402,F401
+import cases_multipart  # noqa: E402,F401
 import cases_registry  # noqa: E402,F401
 import cases_search  # noqa: E402,F401
 import cases_tracking  # noqa: E402,F401

@@ -39,12 +39,7 @@ namespace {
 
 using track::Where;
 
-// What a path of the proxy stands for: "3/<run id>/artifacts/model/MLmodel" or "3/models/<model id>/artifacts/...".
-struct Target {
-  std::string root;      // as run_artifact and model_artifact name it
-  std::string resource;  // for the audit log
-  std::string path;      // below the root
-};
+}  // namespace
 
 Target target_of(Platform& platform, const Where& where, std::string_view given, bool writes) {
   const auto path = track::checked_artifact_path(given);
@@ -75,6 +70,8 @@ Target target_of(Platform& platform, const Where& where, std::string_view given,
                                          "EXPERIMENT/RUN/artifacts/... : '{}'",
                                          path.substr(0, 200)));
 }
+
+namespace {
 
 std::string_view type_of(std::string_view path) {
   const auto dot = path.rfind('.');
@@ -139,6 +136,16 @@ std::vector<track::ArtifactInfo> list_version(Platform& platform, const Where& w
   return out;
 }
 
+}  // namespace
+
+vault::Entry file_at(Platform& platform, const Where& where, std::string_view given) {
+  const auto path = track::checked_artifact_path(given);
+  if (const auto of = version_path(path)) return platform.models.file(where, of->model_row, of->number, of->path);
+  return platform.vault.info(where, target_of(platform, where, path, false).root);
+}
+
+namespace {
+
 Declaration declare(Method method, std::string_view path, std::string_view action, std::string_view verb,
                     BodyLimit limit, std::string_view summary) {
   return {method,        path,   allowed_in_project(action), limit, verb.empty() ? Audit::read() : Audit::verb(verb),
@@ -163,11 +170,7 @@ void add_proxy(Routes& routes, Platform& platform) {
                              BodyLimit::none(), "MLflow: the bytes of an artifact; Range is understood."),
                      nullptr, [&platform, where_of_call](Call& call, net::Request&) {
                        const auto where = where_of_call(call);
-                       const auto path = track::checked_artifact_path(call.parameter("path"));
-                       if (const auto of = version_path(path))
-                         return send_entry(platform, call, where,
-                                           platform.models.file(where, of->model_row, of->number, of->path));
-                       return send_artifact(platform, call, where, target_of(platform, where, path, false).root);
+                       return send_entry(platform, call, where, file_at(platform, where, call.parameter("path")));
                      });
   routes.add_foreign(declare(Method::del, "/api/2.0/mlflow-artifacts/artifacts/{path*}", "run.write", "artifact.remove",
                              kMessageMax, "MLflow: remove an artifact, or a directory of them."),

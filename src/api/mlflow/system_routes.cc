@@ -28,7 +28,7 @@ void add_probes(Routes& routes) {
   routes.add_foreign(
       probe("/api/3.0/mlflow/server-info", "MLflow: what this server can do."), nullptr, [](Call&, net::Request&) {
         return text_response(R"({"store_type":"SqlStore","workspaces_enabled":false,"trace_archival_enabled":false,)"
-                             R"("multipart_uploads_enabled":false,"multipart_downloads_enabled":false})");
+                             R"("multipart_uploads_enabled":true,"multipart_downloads_enabled":true})");
       });
 }
 
@@ -40,6 +40,7 @@ void add_mlflow_routes(Routes& routes, Platform& platform) {
   mlflow::add_experiment_routes(routes, platform);
   mlflow::add_run_routes(routes, platform);
   mlflow::add_artifact_routes(routes, platform);
+  mlflow::add_upload_routes(routes, platform);
   mlflow::add_logged_model_routes(routes, platform);
   mlflow::add_registry_routes(routes, platform);
   mlflow::add_webhook_routes(routes, platform);

@@ -12,6 +12,7 @@
 #include "foundation/base/text.h"
 #include "foundation/config/secret.h"
 #include "governance/resource/kinds/kinds.h"
+#include "lifecycle/track/uploads.h"
 #include "storage/blob/directory_backend.h"
 #include "storage/blob/s3_backend.h"
 
@@ -249,6 +250,8 @@ void ControlPlane::serve() {
       std::vector<Upkeep::Task>{
           {"forget_deliveries", hours(1), [this] { deliveries_->purge(); }},
           {"forget_answers", hours(1), [this] { api::forget_old_answers(*platform_); }},
+          {"sweep_uploads", hours(1), [this] { track::Uploads(*database_, *vault_, clock_).sweep(); }},
+          {"retention", sys::Micros(settings_.retention.every_us), [this] { retain(); }},
           {"credentials", hours(1),
            [this] {
              database_->write({"system/upkeep", "credential.upkeep", "/", ""}, [this](sql::Writer& writer) {
@@ -259,6 +262,13 @@ void ControlPlane::serve() {
       },
       clock_);
   ready_ = true;
+}
+
+void ControlPlane::retain() {
+  models::Retention::Asked asked;
+  asked.go_on = [this] { return ready_.load(); };  // stopping does not wait for all that is due
+  while (ready_ && api::retention_of(*platform_).pass(clock_.wall().count(), asked).more) {
+  }
 }
 
 std::string ControlPlane::url() const {

@@ -61,6 +61,7 @@ class ControlPlane {
 
  private:
   void bootstrap();
+  void retain();  // one pass of retention, as often as it says that there is more
 
   const Settings settings_;
   const std::vector<std::string> environment_;

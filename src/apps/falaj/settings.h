@@ -53,6 +53,11 @@ struct WebhookSettings {
   bool plain_http = false, local_addresses = false;
 };
 
+// How often retention policies are carried out.
+struct RetentionSettings {
+  std::int64_t every_us = std::int64_t{3600} * 1'000'000;
+};
+
 struct Settings {
   std::string data = "~/.falaj";
   std::string listen = "127.0.0.1:8470";
@@ -64,6 +69,7 @@ struct Settings {
   HttpSettings http;
   RateSettings rates;
   WebhookSettings webhooks;
+  RetentionSettings retention;
 };
 
 // "HOST:PORT", "[::1]:PORT". Throws invalid.
@@ -189,6 +195,15 @@ struct Shape<app::WebhookSettings> {
       field("local_addresses", &T::local_addresses, "Also to addresses that are not routed on the internet."));
 };
 template <>
+struct Shape<app::RetentionSettings> {
+  using T = app::RetentionSettings;
+  static constexpr std::string_view name = "RetentionSettings";
+  static constexpr auto fields =
+      std::make_tuple(field("every", &T::every_us, "How often the server does what retention policies say.")
+                          .duration()
+                          .range(1'000'000, 365 * settings_words::kDay));
+};
+template <>
 struct Shape<app::Settings> {
   using T = app::Settings;
   static constexpr std::string_view name = "Settings";
@@ -198,7 +213,7 @@ struct Shape<app::Settings> {
       field("log_level", &T::log_level, "Lowest level that is logged.").one_of(settings_words::kLogLevels),
       field("tls", &T::tls, ""), field("database", &T::database, ""), field("blobs", &T::blobs, ""),
       field("keys", &T::keys, ""), field("http", &T::http, ""), field("rates", &T::rates, ""),
-      field("webhooks", &T::webhooks, ""));
+      field("webhooks", &T::webhooks, ""), field("retention", &T::retention, ""));
   // What concerns several settings. An unsafe combination refuses to start.
   static void check(const T& settings, Faults& faults);
 };
