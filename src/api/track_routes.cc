@@ -11,8 +11,10 @@
 #include "api/call.h"
 #include "api/page.h"
 #include "api/project.h"
+#include "api/runs.h"
 #include "foundation/base/text.h"
 #include "lifecycle/track/artifacts.h"
+#include "lifecycle/track/removal.h"
 #include "lifecycle/track/track.h"
 
 namespace falaj::api {
@@ -320,18 +322,6 @@ json::array line_of(Track& track, const Where& where, const std::string& run_id,
   return out;
 }
 
-// A number first: names may look like numbers, but clients give experiments by number.
-std::int64_t experiment_of(Track& track, const Where& where, const std::string& text) {
-  if (const auto number = parse_int(text)) {
-    try {
-      return track.experiment(where, *number).number;
-    } catch (const Error& e) {
-      if (e.code() != Code::not_found) throw;
-    }
-  }
-  return track.experiment_by_name(where, text).number;
-}
-
 Page<RunOut> list_runs(Track& track, const Where& where, const RunQuery& in) {
   if (!in.line.empty() && in.limit > kLinesMax)
     throw Error(Code::invalid, fmt::format("limit: at most {} runs with a line each, not {}", kLinesMax, in.limit));
@@ -410,7 +400,7 @@ std::string resource_of(const Where& where, const std::string& run_id) {
   return iam::Scope::of(where.tenant.str(), where.project.str(), "run", run_id).str();
 }
 
-// Files first: whoever is stopped halfway still finds the run and asks again.
+// The run first: then nothing leads to its files any more, and the server's next pass takes what a kill left of them.
 RemovedOut remove(Platform& platform, Call& call, const Where& where, const std::string& run_id) {
   const auto resource = resource_of(where, run_id);
   call.about(resource);
@@ -433,8 +423,10 @@ RemovedOut remove(Platform& platform, Call& call, const Where& where, const std:
       after = entry.name;
     }
   }
-  out.files = static_cast<std::int64_t>(track::remove_artifacts(platform.vault, where, root, call.act(resource)));
   const auto removed = platform.track.remove_run(where, run_id, refuse_used, call.act(resource));
+  const track::Leftover files{where, root, resource};
+  out.files = static_cast<std::int64_t>(
+      track::finish_removal(platform.database, platform.vault, files, call.actor()).names);
   out.rows = removed.rows;
   out.points = removed.points;
   out.bytes += removed.bytes;
@@ -488,6 +480,17 @@ void add_runs(Routes& routes, Platform& platform) {
 
 }  // namespace
 
+std::int64_t experiment_of(track::Track& track, const track::Where& where, const std::string& text) {
+  if (const auto number = parse_int(text)) {
+    try {
+      return track.experiment(where, *number).number;
+    } catch (const Error& e) {
+      if (e.code() != Code::not_found) throw;
+    }
+  }
+  return track.experiment_by_name(where, text).number;
+}
+
 void add_track_routes(Routes& routes, Platform& platform) {
   auto& track = platform.track;
   routes.add<ExperimentQuery, Page<ExperimentOut>>(
@@ -511,6 +514,7 @@ void add_track_routes(Routes& routes, Platform& platform) {
       });
   add_runs(routes, platform);
   add_deleting(routes, platform);
+  add_run_transfer_routes(routes, platform);
 }
 
 }  // namespace falaj::api

@@ -68,8 +68,8 @@ class Exporter {
   static std::string run_text(const ExportedRun& run) {
     auto text = to_text(run);
     if (text.size() > kExportedRunBytesMax)
-      throw Error(Code::exhausted, fmt::format("run {} is too large for an export: {} bytes besides points and files",
-                                               run.run_id, text.size()));
+      throw Error(Code::invalid, fmt::format("run {} is too large for an export: {} bytes besides points and files",
+                                             run.run_id, text.size()));
     return text;
   }
 
@@ -175,7 +175,7 @@ class Exporter {
 
   static void add(ExportManifest& out, ExportMember member) {
     if (out.members.size() >= kExportMembersMax)
-      throw Error(Code::exhausted,
+      throw Error(Code::invalid,
                   fmt::format("one export has at most {} files: export fewer runs at once", kExportMembersMax));
     out.members.push_back(std::move(member));
   }
@@ -207,15 +207,15 @@ void export_runs(sql::Database& database, vault::Vault& vault, const ExportReque
                  const std::function<void(BytesView)>& sink) {
   if (request.run_ids.empty()) throw Error(Code::not_found, "no run is to be exported");
   if (request.run_ids.size() > kExportRunsMax)
-    throw Error(Code::exhausted, fmt::format("one export has at most {} runs, not {}: export fewer at once",
-                                             kExportRunsMax, request.run_ids.size()));
+    throw Error(Code::invalid, fmt::format("one export has at most {} runs, not {}: export fewer at once",
+                                           kExportRunsMax, request.run_ids.size()));
   const vault::Vault::Hold hold(vault);
   database.read([&](sql::Reader& reader) {
     Exporter exporter(reader, vault, request);
     const auto manifest = exporter.manifest();
     const auto text = to_text(manifest);
     if (text.size() > kExportManifestBytesMax)
-      throw Error(Code::exhausted, "the export names too many files: export fewer runs at once");
+      throw Error(Code::invalid, "the export names too many files: export fewer runs at once");
     const auto signature = sign_export(text, signer);
     const TarMember first{std::string(kExportManifestName), text.size()},
         second{std::string(kExportSignatureName), signature.size()};

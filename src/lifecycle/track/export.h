@@ -23,7 +23,7 @@ struct ExportRequest {
 // Runs with everything they logged as one signed file that import_runs, and tar, can read: docs/formats/run_export.md.
 // It shows one moment, however long it takes; everything is read twice, as the manifest with its digests comes first.
 // `begin` is told the file's size before `sink` gets the first piece. Memory does not grow with points or files.
-// Errors: not_found (a run), exhausted (more than one file carries), corrupt, denied (bytes of another zone).
+// Errors: not_found (a run), invalid (more than one file carries), corrupt, denied (bytes of another zone).
 void export_runs(sql::Database& database, vault::Vault& vault, const ExportRequest& request,
                  const crypto::Signer& signer, const std::function<void(std::uint64_t bytes)>& begin,
                  const std::function<void(BytesView)>& sink);

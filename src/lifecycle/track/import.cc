@@ -108,7 +108,7 @@ Bytes staged(Track& track, const Where& where, Members& members) {
     out.blob(pack(block));
     block.clear();
     if (out.bytes().size() > kRunBytesMax)
-      throw Error(Code::exhausted, fmt::format("run {} has more points than can be imported", id));
+      throw Error(Code::invalid, fmt::format("run {} has more points than can be imported", id));
   };
   while (const auto line = points.next()) {
     if (line->series != series || block.size() == kPointsPerBlockMax) flush();
