@@ -2,8 +2,8 @@
 // backup
 
 #include "api/call.h"
-#include "api/produced.h"
 #include "foundation/base/log.h"
+#include "foundation/base/produced.h"
 #include "governance/backup/backup.h"
 
 namespace falaj::api {

@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 
 #include "api/call.h"
-#include "api/produced.h"
 #include "api/project.h"
 #include "api/runs.h"
 #include "foundation/base/log.h"
+#include "foundation/base/produced.h"
 #include "lifecycle/track/export.h"
 #include "lifecycle/track/export_manifest.h"
 #include "lifecycle/track/import.h"

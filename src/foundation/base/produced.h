@@ -11,7 +11,7 @@
 #include "foundation/base/error.h"
 #include "foundation/base/mutex.h"
 
-namespace falaj::api {
+namespace falaj {
 
 // A thread that produces bytes and a caller that takes them, at most a few pieces apart. The producer holds a snapshot
 // of the database for as long as it runs, which a function asked piece by piece could not.
@@ -68,4 +68,4 @@ class Produced {
   std::thread thread_;
 };
 
-}  // namespace falaj::api
+}  // namespace falaj
