@@ -51,10 +51,14 @@ def chosen_by_itself(stage):
     run = stage.run()
     data = content(5, 777 * KIB + 3)
     with small_parts():
+        # What is lost on the way is asked for again; that it could be lost shows that these calls were made.
+        stage.recorder({"fault": "cut after", "times": 1, "path": "/mpu/complete/"})
+        stage.recorder({"fault": 503, "times": 1, "path": "/mlflow-artifacts/linked/"})
         stage.client.log_artifact(run, str(stage.file("auto.bin", data)))
         uri = stage.client.get_run(run).info.artifact_uri
         got = mlflow.artifacts.download_artifacts(uri + "/auto.bin")
         true(open(got, "rb").read() == data, "the file came back changed")
+        equal(stage.recorder({"faults": True})["left"], 0)
         stage.client.log_artifact(run, str(stage.file("nothing.bin", b"")))
         equal(open(stage.client.download_artifacts(run, "nothing.bin"), "rb").read(), b"")
 

@@ -34,7 +34,7 @@ struct falaj::Shape<falaj::resource::RetentionPolicySpec> {
             "How long they are kept after they ended (archive), or were deleted or, a blob, stored (delete).")
           .required()
           .duration()
-          .range(60'000'000, 3'153'600'000'000'000),
+          .range(1'000'000, 3'153'600'000'000'000),
       field("then", &S::then,
             "archive: runs are put away and can be restored; delete: what was put away is removed for good, "
             "and blobs.")
