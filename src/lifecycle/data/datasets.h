@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "foundation/base/metrics.h"
+#include "foundation/base/mutex.h"
+#include "foundation/sys/clock.h"
+#include "foundation/sys/files.h"
+#include "foundation/sys/random.h"
+#include "governance/resource/resources.h"
+#include "governance/vault/vault.h"
+#include "lifecycle/data/types.h"
+#include "storage/sql/database.h"
+#include "storage/table/workspace.h"
+
+namespace falaj::data {
+
+struct DataLimits {
+  table::Limits room;
+  std::uint64_t part_bytes_max = std::uint64_t{256} << 20;
+  std::size_t parts_max = 10'000;
+  std::size_t files_max = 10'000;                       // of one version
+  sys::Micros unfinished = std::chrono::hours(24 * 7);  // an upload that nobody finished is kept this long
+};
+
+struct Part {
+  std::int64_t number = 0;
+  std::uint64_t bytes = 0;
+};
+
+// How uploaded bytes become a version.
+struct Finish {
+  Format format = Format::csv;
+  Mode mode = Mode::append;
+  std::string source;  // in words, such as the file's name
+  std::string upload;  // that becomes it; set by finish()
+};
+
+struct Difference {
+  std::vector<std::string> schema;  // in words
+  std::int64_t rows_before = 0, rows_after = 0;
+  std::int64_t added = 0, removed = 0;
+  std::optional<std::int64_t> changed;  // rows of the same key that differ; only with a key
+};
+
+// Datasets and their versions. Thread-safe. Everything is found within one project: what another has is not_found.
+// Bytes come in parts, each durable when put, so that a broken upload goes on where it stopped; finish() makes a
+// version of them, all or nothing, and does nothing the second time.
+class Datasets {
+ public:
+  static std::span<const sql::Migration> migrations();
+  // All of them outlive this. `scratch`: where queries spill, sealed.
+  Datasets(sql::Database& database, resource::Resources& resources, vault::Vault& vault, sys::Files& scratch,
+           const sys::Clock& clock, sys::Random& random, Metrics& metrics, DataLimits limits = {});
+
+  // ---- what there is
+  std::vector<Dataset> list(const Where& where, const std::string& after, std::size_t limit);
+  DatasetSpec spec(const Where& where, const std::string& name);
+  Dataset dataset(const Where& where, const std::string& name);
+  Version version(const Where& where, const std::string& name, std::optional<std::int64_t> number);  // or the newest
+  std::vector<Version> versions(const Where& where, const std::string& name, std::int64_t below, std::size_t limit);
+  std::vector<File> files(const Version& version);
+
+  // ---- rows come in
+  std::string begin(const Where& where, const std::string& name, const sql::Act& act);  // the upload's id
+  void put_part(const Where& where, const std::string& upload, std::int64_t number, const blob::Source& source,
+                const sql::Act& act);
+  std::vector<Part> parts(const Where& where, const std::string& upload);
+  // The columns that the bytes seem to have: what a new dataset may declare.
+  table::Schema infer(const Where& where, const std::string& upload, Format format);
+  Version finish(const Where& where, const std::string& upload, Finish how, const sql::Act& act,
+                 const table::Workspace::Watch& watch = {});
+  // A version made of the answer to a query of ours; `room` has what the query reads.
+  Version store(const Where& where, const std::string& name, table::Workspace& room, const std::string& select,
+                const Finish& how, const sql::Act& act, const table::Workspace::Watch& watch = {});
+
+  // ---- rows go out
+  std::unique_ptr<table::Workspace> room() const;
+  // Makes a view of that name over the version's rows.
+  void open(table::Workspace& room, const Where& where, const Version& version, const std::string& view);
+  Difference diff(const Where& where, const Version& before, const Version& after);
+
+  // ---- the end
+  // A version, or all of them when no number is given. Returns the bytes that no version has any more.
+  std::uint64_t remove(const Where& where, const std::string& name, std::optional<std::int64_t> number,
+                       const sql::Act& act);
+  // Takes away what uploads that were never finished left behind; returns how many.
+  std::size_t sweep(const sql::Act& act);
+
+ private:
+  struct Batch;  // rows on their way in
+  std::vector<vault::Entry> entries(const Where& where, const std::string& upload);
+  std::optional<Version> finished(const Where& where, const std::string& upload, std::string& name);
+  void check_batch(const Where& where, Batch& batch);
+  File write_file(const Where& where, Batch& batch, std::size_t number, const std::string& partition,
+                  const std::string& select, const sql::Act& act);
+  Version write_batch(const Where& where, Batch& batch, const sql::Act& act);
+
+  sql::Database& database_;
+  resource::Resources& resources_;
+  vault::Vault& vault_;
+  sys::Files& scratch_;
+  const sys::Clock& clock_;
+  sys::Random& random_;
+  const DataLimits limits_;
+  Counter& rows_in_;
+  Counter& versions_made_;
+
+  // One batch at a time goes into a dataset: its keys are checked against the rows that are there.
+  class Turn;
+  Mutex mu_;
+  std::condition_variable turns_;
+  std::set<std::int64_t> busy_ GUARDED_BY(mu_);
+};
+
+// "flights" or "flights@3".
+struct VersionName {
+  std::string name;
+  std::optional<std::int64_t> number;
+};
+VersionName parse_version_name(std::string_view text);  // throws invalid
+
+}  // namespace falaj::data

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+// How uploaded bytes become a version: parts in the vault, a table in a room, checks, Parquet files in the vault, rows.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "foundation/base/error.h"
+#include "foundation/base/produced.h"
+#include "foundation/crypto/hash.h"
+#include "lifecycle/data/dataset_kind.h"
+#include "lifecycle/data/datasets.h"
+#include "lifecycle/data/statistics.h"
+#include "lifecycle/data/tables.h"
+#include "lifecycle/data/vault_source.h"
+
+namespace falaj::data {
+namespace {
+
+constexpr std::size_t kFaultsMax = 20;  // shown of rows that do not fit
+constexpr std::string_view kUploads = "@upload/", kFiles = "@data/";
+
+std::string upload_root(const std::string& upload) { return fmt::format("{}{}/", kUploads, upload); }
+std::string part_name(const std::string& upload, std::int64_t number) {
+  return fmt::format("{}{:06}", upload_root(upload), number);
+}
+
+// Gzip by its first bytes: names of files say little, and there may be none.
+bool is_gzip(const table::Source& source) {
+  std::byte head[2] = {};
+  if (source.size() < sizeof head) return false;
+  source.read(0, head);
+  return head[0] == std::byte{0x1f} && head[1] == std::byte{0x8b};
+}
+
+std::string struct_of(const table::Schema& columns) {
+  std::string out;
+  for (const auto& c : columns)
+    out += fmt::format("{}{}: {}", out.empty() ? "" : ", ", table::literal(c.name),
+                       table::literal(table::sql_name(c.type)));
+  return "{" + out + "}";
+}
+
+// The table function that reads 'in'. Of columns that are declared the type is said, not guessed.
+std::string reader(Format format, bool gzip, const table::Schema& declared) {
+  const auto compression = gzip ? "gzip" : format == Format::csv ? "none" : "uncompressed";
+  const auto types = declared.empty() ? "" : ", types = " + struct_of(declared);
+  switch (format) {
+    case Format::csv:
+      return fmt::format("read_csv('in', compression = '{}'{})", compression, types);
+    case Format::jsonl:
+      return declared.empty()
+                 ? fmt::format("read_json('in', format = 'newline_delimited', compression = '{}')", compression)
+                 : fmt::format("read_json('in', format = 'newline_delimited', compression = '{}', columns = {})",
+                               compression, struct_of(declared));
+    case Format::parquet:
+      return "read_parquet('in')";
+  }
+  CHECK(false, "every format has a reader");
+  return "";
+}
+
+// All columns that are wrong at once.
+void check_columns(const table::Schema& found, const table::Schema& declared) {
+  Faults faults;
+  for (const auto& column : found)
+    if (!table::find(declared, column.name))
+      faults.push_back({column.name, fmt::format("is in the data ({}) but not in the dataset's spec.columns",
+                                                 table::name(column.type))});
+  for (const auto& column : declared)
+    if (!column.nullable && !table::find(found, column.name))
+      faults.push_back({column.name, "must not be missing, and the data does not have it"});
+  refuse_if_any("columns", std::move(faults));
+}
+
+// As declared, whatever the data has; what it lacks is null.
+std::string select_list(const table::Schema& found, const table::Schema& declared) {
+  std::string out;
+  for (const auto& c : declared)
+    out += fmt::format("{}CAST({} AS {}) AS {}", out.empty() ? "" : ", ",
+                       table::find(found, c.name) ? table::identifier(c.name) : "NULL", table::sql_name(c.type),
+                       table::identifier(c.name));
+  return out;
+}
+
+std::string joined(const std::vector<std::string>& names, std::string_view before = "") {
+  std::string out;
+  for (const auto& name : names) out += (out.empty() ? "" : ", ") + std::string(before) + table::identifier(name);
+  return out;
+}
+
+class PipeSink final : public table::Sink {
+ public:
+  explicit PipeSink(const std::function<void(BytesView)>& put) : put_(put) {}
+  void write(BytesView bytes) override { put_(bytes); }
+
+ private:
+  const std::function<void(BytesView)>& put_;
+};
+
+Digest id_of(const table::Schema& schema, const std::vector<File>& files) {
+  ByteWriter out;
+  out.text("falaj dataset version 1");
+  out.text(schema_json(schema));
+  for (const auto& file : files) out.raw(file.content.view());
+  return crypto::sha256(out.bytes());
+}
+
+}  // namespace
+
+// Rows that are in table `staged` of the room and checked, before they are files.
+struct Datasets::Batch {
+  std::string name;
+  std::int64_t row = 0;
+  DatasetSpec spec;
+  table::Schema schema;
+  std::optional<Version> parent;
+  Finish how;
+  std::string place;  // below which its files are in the vault
+  table::Workspace& room;
+  const table::Workspace::Watch& watch;
+};
+
+class Datasets::Turn {
+ public:
+  Turn(Datasets& of, std::int64_t dataset) : of_(of), dataset_(dataset) {
+    Lock lock(of_.mu_);
+    while (!of_.busy_.insert(dataset_).second) lock.wait(of_.turns_);
+  }
+  ~Turn() {
+    Lock lock(of_.mu_);
+    of_.busy_.erase(dataset_);
+    of_.turns_.notify_all();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  Datasets& of_;
+  const std::int64_t dataset_;
+};
+
+std::string Datasets::begin(const Where& where, const std::string& name, const sql::Act& act) {
+  if (!is_name(name)) throw Error(Code::invalid, fmt::format("a dataset's name is {}", kNameRule));
+  ByteWriter bits;
+  bits.u64(random_.next());
+  bits.u64(random_.next());
+  const auto id = to_hex(bits.bytes());
+  database_.write(act, [&](sql::Writer& w) {
+    w.execute("INSERT INTO data_ingest(id, tenant, project, dataset, created_us, created_by) VALUES(?, ?, ?, ?, ?, ?)",
+              {id, where.tenant.str(), where.project.str(), name, clock_.wall().count(), act.actor});
+  });
+  return id;
+}
+
+// The version that the upload became, if it did; `name` is the dataset's. Throws not_found for an unknown upload.
+std::optional<Version> Datasets::finished(const Where& where, const std::string& upload, std::string& name) {
+  return database_.read([&](sql::Reader& r) -> std::optional<Version> {
+    const auto found = r.first("SELECT dataset, version FROM data_ingest WHERE id = ? AND tenant = ? AND project = ?",
+                               {upload, where.tenant.str(), where.project.str()}, [](const sql::Row& row) {
+                                 return std::pair(std::string(row.text(0)), row.is_null(1) ? 0 : row.integer(1));
+                               });
+    if (!found) throw Error(Code::not_found, "no such upload in this project, or it was given up long ago");
+    name = found->first;
+    if (found->second == 0) return std::nullopt;
+    auto version = find_version(r, need_dataset(r, where, name), name, found->second);
+    if (!version)
+      throw Error(Code::not_found,
+                  fmt::format("the upload became version {} of '{}', which is removed", found->second, name));
+    return version;
+  });
+}
+
+void Datasets::put_part(const Where& where, const std::string& upload, std::int64_t number, const blob::Source& source,
+                        const sql::Act& act) {
+  std::string name;
+  if (finished(where, upload, name)) throw Error(Code::conflict, "the upload is finished: begin another");
+  if (number < 0 || static_cast<std::size_t>(number) >= limits_.parts_max)
+    throw Error(Code::invalid, fmt::format("part: must be 0 to {}, not {}", limits_.parts_max - 1, number));
+  std::uint64_t bytes = 0;
+  const auto bounded = [&](std::span<std::byte> out) {
+    const auto n = source(out);
+    if ((bytes += n) > limits_.part_bytes_max)
+      throw Error(Code::exhausted, fmt::format("a part has at most {} bytes", limits_.part_bytes_max));
+    return n;
+  };
+  vault_.put(where, std::nullopt, part_name(upload, number), bounded, act);
+}
+
+std::vector<vault::Entry> Datasets::entries(const Where& where, const std::string& upload) {
+  return vault_.list(where, upload_root(upload), "", limits_.parts_max);
+}
+
+std::vector<Part> Datasets::parts(const Where& where, const std::string& upload) {
+  std::string name;
+  finished(where, upload, name);
+  std::vector<Part> out;
+  for (const auto& entry : entries(where, upload))
+    out.push_back({*parse_int(std::string_view(entry.name).substr(upload_root(upload).size())), entry.bytes});
+  return out;
+}
+
+table::Schema Datasets::infer(const Where& where, const std::string& upload, Format format) {
+  std::string name;
+  finished(where, upload, name);
+  const auto source = std::make_shared<VaultSource>(vault_, where, entries(where, upload));
+  if (source->size() == 0) throw Error(Code::invalid, "the upload is empty");
+  const auto room = this->room();
+  room->put("in", source);
+  return room->describe("SELECT * FROM " + reader(format, is_gzip(*source), {}));
+}
+
+Version Datasets::finish(const Where& where, const std::string& upload, Finish how, const sql::Act& act,
+                         const table::Workspace::Watch& watch) {
+  std::string name;
+  if (auto done = finished(where, upload, name)) return std::move(*done);
+  const auto spec = this->spec(where, name);
+  const auto declared = spec.schema();
+  const auto pieces = entries(where, upload);
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    if (pieces[i].name != part_name(upload, static_cast<std::int64_t>(i)))
+      throw Error(Code::invalid, fmt::format("part {} of the upload is missing", i));
+  const auto source = std::make_shared<VaultSource>(vault_, where, pieces);
+  if (source->size() == 0) throw Error(Code::invalid, "the upload is empty");
+
+  const auto room = this->room();
+  room->put("in", source);
+  const bool gzip = is_gzip(*source);
+  const auto found = room->describe("SELECT * FROM " + reader(how.format, gzip, {}));
+  check_columns(found, declared);
+  table::Schema typed;
+  for (const auto& column : declared)
+    if (table::find(found, column.name)) typed.push_back(column);
+  const auto select = fmt::format("SELECT {} FROM {}", select_list(found, declared), reader(how.format, gzip, typed));
+  how.upload = upload;
+  auto version = store(where, name, *room, select, how, act, watch);
+  while (vault_.remove_below(where, upload_root(upload), 500, act).names > 0) {
+  }
+  return version;
+}
+
+Version Datasets::store(const Where& where, const std::string& name, table::Workspace& room, const std::string& select,
+                        const Finish& how, const sql::Act& act, const table::Workspace::Watch& watch) {
+  const auto row = database_.read([&](sql::Reader& r) { return need_dataset(r, where, name); });
+  const Turn turn(*this, row);
+  Batch batch{name, row, spec(where, name), {}, std::nullopt, how, "", room, watch};
+  batch.schema = batch.spec.schema();
+  batch.place = fmt::format("{}{}/{:016x}/", kFiles, row, random_.next());
+  batch.parent = database_.read([&](sql::Reader& r) { return newest_version(r, row, name); });
+  if (how.mode == Mode::append && batch.parent && batch.parent->major != batch.spec.major)
+    throw Error(Code::invalid,
+                fmt::format("mode: version {} has major {} and the dataset now {}; overwrite instead of appending",
+                            batch.parent->number, batch.parent->major, batch.spec.major));
+  room.run("CREATE OR REPLACE TEMP TABLE staged AS " + select, {}, watch);
+  check_batch(where, batch);
+  return write_batch(where, batch, act);
+}
+
+void Datasets::check_batch(const Where& where, Batch& batch) {
+  auto& room = batch.room;
+  Faults faults;
+  for (const auto& column : batch.schema) {
+    if (column.nullable) continue;
+    room.query(
+        fmt::format("SELECT rowid FROM staged WHERE {} IS NULL LIMIT {}", table::identifier(column.name), kFaultsMax),
+        {},
+        [&](const table::Chunk& chunk) {
+          for (std::size_t i = 0; i < chunk.rows() && faults.size() < kFaultsMax; ++i)
+            faults.push_back(
+                {fmt::format("row {}", chunk.integer(0, i) + 1), fmt::format("'{}' is missing", column.name)});
+          return true;
+        },
+        batch.watch);
+  }
+  const auto& key = batch.spec.key;
+  if (!key.empty()) {
+    const auto columns = joined(key);
+    const auto twice = [&](const std::string& sql, std::string_view what) {
+      room.query(
+          sql, {},
+          [&](const table::Chunk& chunk) {
+            for (std::size_t i = 0; i < chunk.rows() && faults.size() < kFaultsMax; ++i)
+              faults.push_back({fmt::format("row {}", chunk.integer(0, i) + 1), std::string(what)});
+            return true;
+          },
+          batch.watch);
+    };
+    twice(fmt::format("SELECT max(rowid) FROM staged GROUP BY {} HAVING count(*) > 1 ORDER BY 1 LIMIT {}", columns,
+                      kFaultsMax),
+          fmt::format("its key ({}) is there before in the same data", fmt::join(key, ", ")));
+    if (batch.how.mode == Mode::append && batch.parent) {
+      open(room, where, *batch.parent, "stored");
+      twice(fmt::format("SELECT staged.rowid FROM staged SEMI JOIN stored USING ({}) ORDER BY 1 LIMIT {}", columns,
+                        kFaultsMax),
+            fmt::format("its key ({}) is in version {} already", fmt::join(key, ", "), batch.parent->number));
+    }
+  }
+  refuse_if_any("rows", std::move(faults));
+}
+
+File Datasets::write_file(const Where& where, Batch& batch, std::size_t number, const std::string& partition,
+                          const std::string& select, const sql::Act& act) {
+  File file;
+  file.partition = partition;
+  file.name = fmt::format("{}{:06}", batch.place, number);
+  const auto& time = batch.spec.time;
+  const auto times = time.empty() ? std::string("NULL, NULL")
+                                  : fmt::format("epoch_us(min({0})::TIMESTAMP), epoch_us(max({0})::TIMESTAMP)",
+                                                table::identifier(time));
+  batch.room.query(
+      fmt::format("SELECT count(*), {} FROM ({})", times, select), {},
+      [&](const table::Chunk& chunk) {
+        file.rows = chunk.integer(0, 0);
+        if (!time.empty() && !chunk.is_null(1, 0)) {
+          file.first_us = chunk.integer(1, 0);
+          file.last_us = chunk.integer(2, 0);
+        }
+        return true;
+      },
+      batch.watch);
+  // Rows of a time lie together, so that a query for some of them reads only those.
+  const auto order = time.empty() ? std::string() : fmt::format(" ORDER BY {}, rowid", table::identifier(time));
+  Produced parquet([&](const std::function<void(BytesView)>& put) {
+    batch.room.put("out", std::make_shared<PipeSink>(put));
+    batch.room.run(fmt::format("COPY ({}{}) TO 'out' (FORMAT parquet, COMPRESSION zstd)", select, order), {},
+                   batch.watch);
+  });
+  Bytes piece;
+  std::size_t taken = 0;
+  const auto source = [&](std::span<std::byte> out) -> std::size_t {
+    if (taken == piece.size()) {
+      piece = parquet.next();
+      taken = 0;
+    }
+    const auto n = std::min(out.size(), piece.size() - taken);
+    std::copy_n(piece.begin() + static_cast<std::ptrdiff_t>(taken), n, out.begin());
+    taken += n;
+    return n;
+  };
+  const std::optional<ZoneName> zone =
+      batch.spec.zone.empty() ? std::nullopt : std::optional(ZoneName::parse(batch.spec.zone));
+  const auto entry = vault_.put(where, zone, file.name, source, act);
+  file.bytes = static_cast<std::int64_t>(entry.bytes);
+  file.content = entry.content;
+  return file;
+}
+
+Version Datasets::write_batch(const Where& where, Batch& batch, const sql::Act& act) {
+  std::vector<std::string> partitions;
+  const auto cut = fmt::format("strftime({}::TIMESTAMP, '{}')", table::identifier(batch.spec.time),
+                               batch.spec.partition == "day"     ? "%Y-%m-%d"
+                               : batch.spec.partition == "month" ? "%Y-%m"
+                                                                 : "%Y");
+  if (batch.spec.partition != "none")
+    batch.room.query(
+        fmt::format("SELECT DISTINCT coalesce({}, '') FROM staged ORDER BY 1", cut), {},
+        [&](const table::Chunk& chunk) {
+          for (std::size_t i = 0; i < chunk.rows(); ++i) partitions.emplace_back(chunk.text(0, i));
+          return partitions.size() <= limits_.files_max;
+        },
+        batch.watch);
+  if (partitions.size() > limits_.files_max)
+    throw Error(Code::exhausted, fmt::format("the data would be cut into more than {} files; cut it by more than a {}",
+                                             limits_.files_max, batch.spec.partition));
+  std::vector<File> added;
+  if (partitions.empty()) added.push_back(write_file(where, batch, 0, "", "SELECT * FROM staged", act));
+  for (std::size_t i = 0; i < partitions.size(); ++i)
+    added.push_back(write_file(
+        where, batch, i, partitions[i],
+        fmt::format("SELECT * FROM staged WHERE coalesce({}, '') = {}", cut, table::literal(partitions[i])), act));
+
+  Version version;
+  version.dataset = batch.name;
+  version.row = batch.row;
+  version.major = batch.spec.major;
+  version.mode = batch.how.mode;
+  version.schema = batch.schema;
+  version.stats = statistics(batch.room, "staged", batch.schema, batch.watch);
+  version.source = batch.how.source;
+  version.created_us = clock_.wall().count();
+  version.created_by = act.actor;
+  database_.write(act, [&](sql::Writer& w) {
+    // Inside, since a version may have been removed meanwhile.
+    const auto parent = batch.how.mode == Mode::append ? newest_version(w, batch.row, batch.name) : std::nullopt;
+    version.parent = parent ? std::optional(parent->number) : std::nullopt;
+    auto files = parent ? version_files(w, batch.row, parent->number) : std::vector<File>{};
+    files.insert(files.end(), added.begin(), added.end());
+    if (files.size() > limits_.files_max)
+      throw Error(Code::exhausted,
+                  fmt::format("a version has at most {} files; overwrite it with all rows at once", limits_.files_max));
+    version.rows = version.bytes = 0;
+    for (const auto& file : files) version.rows += file.rows, version.bytes += file.bytes;
+    version.id = id_of(version.schema, files);
+    insert_version(w, version, files);
+    if (!batch.how.upload.empty())
+      w.execute("UPDATE data_ingest SET version = ? WHERE id = ?", {version.number, batch.how.upload});
+    w.record({resource_name(where, batch.name, version.number), {}, version.id});
+  });
+  versions_made_.Increment();
+  for (const auto& file : added) rows_in_.Increment(static_cast<double>(file.rows));
+  return version;
+}
+
+std::size_t Datasets::sweep(const sql::Act& act) {
+  const auto before = clock_.wall().count() - limits_.unfinished.count();
+  struct Old {
+    std::string id, tenant, project;
+  };
+  const auto old = database_.read([&](sql::Reader& r) {
+    return r.all("SELECT id, tenant, project FROM data_ingest WHERE created_us < ? LIMIT 1000", {before},
+                 [](const sql::Row& row) {
+                   return Old{std::string(row.text(0)), std::string(row.text(1)), std::string(row.text(2))};
+                 });
+  });
+  for (const auto& upload : old) {
+    const Where where{{upload.tenant}, {upload.project}};
+    while (vault_.remove_below(where, upload_root(upload.id), 500, act).names > 0) {
+    }
+    database_.write(act, [&](sql::Writer& w) { w.execute("DELETE FROM data_ingest WHERE id = ?", {upload.id}); });
+  }
+  return old.size();
+}
+
+}  // namespace falaj::data

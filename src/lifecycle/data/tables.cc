@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lifecycle/data/tables.h"
+
+#include <fmt/format.h>
+
+#include "foundation/base/error.h"
+#include "foundation/base/json.h"
+
+namespace falaj::data {
+namespace {
+
+// A version lists files, and versions that were appended to one another share them.
+constexpr sql::Migration kMigrations[] = {
+    {1, "data",
+     "CREATE TABLE data_counter(name TEXT PRIMARY KEY, value BIGINT NOT NULL);"
+     "INSERT INTO data_counter(name, value) VALUES('dataset', 0), ('file', 0);"
+     "CREATE TABLE data_set(id BIGINT PRIMARY KEY, tenant TEXT NOT NULL, project TEXT NOT NULL, name TEXT NOT NULL,"
+     " last_version BIGINT NOT NULL);"
+     "CREATE UNIQUE INDEX data_set_name ON data_set(tenant, project, name);"
+     "CREATE TABLE data_version(dataset BIGINT NOT NULL REFERENCES data_set(id), number BIGINT NOT NULL,"
+     " id BYTEA NOT NULL, major BIGINT NOT NULL, mode TEXT NOT NULL, parent BIGINT, schema TEXT NOT NULL,"
+     " rows BIGINT NOT NULL, bytes BIGINT NOT NULL, stats TEXT NOT NULL, warnings TEXT NOT NULL, source TEXT NOT NULL,"
+     " created_us BIGINT NOT NULL, created_by TEXT NOT NULL, PRIMARY KEY(dataset, number));"
+     "CREATE TABLE data_file(id BIGINT PRIMARY KEY, dataset BIGINT NOT NULL, name TEXT NOT NULL,"
+     " part TEXT NOT NULL, rows BIGINT NOT NULL, bytes BIGINT NOT NULL, first_us BIGINT, last_us BIGINT,"
+     " content BYTEA NOT NULL);"
+     "CREATE UNIQUE INDEX data_file_name ON data_file(dataset, name);"
+     "CREATE TABLE data_version_file(dataset BIGINT NOT NULL, number BIGINT NOT NULL, place BIGINT NOT NULL,"
+     " file BIGINT NOT NULL REFERENCES data_file(id), PRIMARY KEY(dataset, number, place));"
+     "CREATE INDEX data_version_file_file ON data_version_file(file);"
+     "CREATE TABLE data_ingest(id TEXT PRIMARY KEY, tenant TEXT NOT NULL, project TEXT NOT NULL, dataset TEXT NOT NULL,"
+     " created_us BIGINT NOT NULL, created_by TEXT NOT NULL, version BIGINT);"
+     "CREATE INDEX data_ingest_where ON data_ingest(tenant, project, created_us)"},
+};
+
+std::int64_t next_number(sql::Writer& w, std::string_view what) {
+  w.execute("UPDATE data_counter SET value = value + 1 WHERE name = ?", {what});
+  return *w.first("SELECT value FROM data_counter WHERE name = ?", {what},
+                  [](const sql::Row& row) { return row.integer(0); });
+}
+
+Version version_of(const sql::Row& row, std::int64_t dataset, const std::string& name) {
+  Version v;
+  v.dataset = name;
+  v.row = dataset;
+  v.number = row.integer(0);
+  v.id = row.digest(1);
+  v.major = row.integer(2);
+  v.mode = row.text(3) == "append" ? Mode::append : Mode::overwrite;
+  if (!row.is_null(4)) v.parent = row.integer(4);
+  v.schema = parse_schema(row.text(5));
+  v.rows = row.integer(6);
+  v.bytes = row.integer(7);
+  v.stats = decode<std::vector<ColumnStats>>(parse_json(row.text(8)), "reading statistics");
+  v.warnings = decode<std::vector<std::string>>(parse_json(row.text(9)), "reading warnings");
+  v.source = row.text(10);
+  v.created_us = row.integer(11);
+  v.created_by = row.text(12);
+  return v;
+}
+
+}  // namespace
+
+std::span<const sql::Migration> data_migrations() { return kMigrations; }
+
+void add_dataset(sql::Writer& w, const std::string& tenant, const std::string& project, const std::string& name) {
+  // A dataset that was removed and is declared again goes on counting: a version number never means two things.
+  const auto there = w.first("SELECT id FROM data_set WHERE tenant = ? AND project = ? AND name = ?",
+                             {tenant, project, name}, [](const sql::Row& row) { return row.integer(0); });
+  if (there) return;
+  w.execute("INSERT INTO data_set(id, tenant, project, name, last_version) VALUES(?, ?, ?, ?, 0)",
+            {next_number(w, "dataset"), tenant, project, name});
+}
+
+void remove_empty_dataset(sql::Writer& w, const std::string& tenant, const std::string& project,
+                          const std::string& name) {
+  const auto versions = w.first(
+      "SELECT COUNT(*) FROM data_version v JOIN data_set d ON d.id = v.dataset"
+      " WHERE d.tenant = ? AND d.project = ? AND d.name = ?",
+      {tenant, project, name}, [](const sql::Row& row) { return row.integer(0); });
+  if (versions.value_or(0) > 0)
+    throw Error(Code::conflict, fmt::format("dataset '{}' has {} versions; 'falaj dataset rm {}' removes them with it",
+                                            name, *versions, name));
+}
+
+std::optional<std::int64_t> dataset_row(sql::Reader& r, const Where& where, const std::string& name) {
+  return r.first("SELECT id FROM data_set WHERE tenant = ? AND project = ? AND name = ?",
+                 {where.tenant.str(), where.project.str(), name}, [](const sql::Row& row) { return row.integer(0); });
+}
+
+std::int64_t need_dataset(sql::Reader& r, const Where& where, const std::string& name) {
+  const auto row = dataset_row(r, where, name);
+  if (!row) throw Error(Code::not_found, fmt::format("no dataset named '{}' in this project", name.substr(0, 80)));
+  return *row;
+}
+
+std::optional<Version> find_version(sql::Reader& r, std::int64_t dataset, const std::string& name,
+                                    std::int64_t number) {
+  return r.first(
+      "SELECT number, id, major, mode, parent, schema, rows, bytes, stats, warnings, source, created_us, created_by"
+      " FROM data_version WHERE dataset = ? AND number = ?",
+      {dataset, number}, [&](const sql::Row& row) { return version_of(row, dataset, name); });
+}
+
+std::optional<Version> newest_version(sql::Reader& r, std::int64_t dataset, const std::string& name) {
+  auto list = list_versions(r, dataset, name, INT64_MAX, 1);
+  if (list.empty()) return std::nullopt;
+  return std::move(list.front());
+}
+
+std::vector<Version> list_versions(sql::Reader& r, std::int64_t dataset, const std::string& name, std::int64_t below,
+                                   std::int64_t limit) {
+  return r.all(
+      "SELECT number, id, major, mode, parent, schema, rows, bytes, stats, warnings, source, created_us, created_by"
+      " FROM data_version WHERE dataset = ? AND number < ? ORDER BY number DESC LIMIT ?",
+      {dataset, below, limit}, [&](const sql::Row& row) { return version_of(row, dataset, name); });
+}
+
+std::vector<File> version_files(sql::Reader& r, std::int64_t dataset, std::int64_t number) {
+  return r.all(
+      "SELECT f.id, f.name, f.part, f.rows, f.bytes, f.first_us, f.last_us, f.content FROM data_version_file v"
+      " JOIN data_file f ON f.id = v.file WHERE v.dataset = ? AND v.number = ? ORDER BY v.place",
+      {dataset, number}, [](const sql::Row& row) {
+        File f;
+        f.id = row.integer(0);
+        f.name = row.text(1);
+        f.partition = row.text(2);
+        f.rows = row.integer(3);
+        f.bytes = row.integer(4);
+        if (!row.is_null(5)) f.first_us = row.integer(5);
+        if (!row.is_null(6)) f.last_us = row.integer(6);
+        f.content = row.digest(7);
+        return f;
+      });
+}
+
+void insert_version(sql::Writer& w, Version& v, std::vector<File>& files) {
+  const auto last = w.first("SELECT last_version FROM data_set WHERE id = ?", {v.row},
+                            [](const sql::Row& row) { return row.integer(0); });
+  v.number = last.value_or(0) + 1;
+  w.execute("UPDATE data_set SET last_version = ? WHERE id = ?", {v.number, v.row});
+  const auto schema = schema_json(v.schema), stats = json::serialize(encode(v.stats)),
+             warnings = json::serialize(encode(v.warnings));
+  const auto optional = [](const auto& value) { return value ? sql::Param(*value) : sql::Param(sql::Null{}); };
+  w.execute(
+      "INSERT INTO data_version(dataset, number, id, major, mode, parent, schema, rows, bytes, stats, warnings, source,"
+      " created_us, created_by) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      {v.row, v.number, v.id.view(), v.major, name(v.mode), optional(v.parent), schema, v.rows, v.bytes, stats,
+       warnings, v.source, v.created_us, v.created_by});
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    auto& f = files[i];
+    if (f.id == 0) {
+      f.id = next_number(w, "file");
+      w.execute(
+          "INSERT INTO data_file(id, dataset, name, part, rows, bytes, first_us, last_us, content)"
+          " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+          {f.id, v.row, f.name, f.partition, f.rows, f.bytes, optional(f.first_us), optional(f.last_us),
+           f.content.view()});
+    }
+    w.execute("INSERT INTO data_version_file(dataset, number, place, file) VALUES(?, ?, ?, ?)",
+              {v.row, v.number, static_cast<std::int64_t>(i), f.id});
+  }
+}
+
+std::vector<std::string> delete_version(sql::Writer& w, std::int64_t dataset, std::int64_t number) {
+  const auto mine = version_files(w, dataset, number);
+  w.execute("DELETE FROM data_version_file WHERE dataset = ? AND number = ?", {dataset, number});
+  w.execute("DELETE FROM data_version WHERE dataset = ? AND number = ?", {dataset, number});
+  std::vector<std::string> gone;
+  for (const auto& f : mine) {
+    const auto used =
+        w.first("SELECT 1 FROM data_version_file WHERE file = ? LIMIT 1", {f.id}, [](const sql::Row&) { return true; });
+    if (used) continue;
+    w.execute("DELETE FROM data_file WHERE id = ?", {f.id});
+    gone.push_back(f.name);
+  }
+  return gone;
+}
+
+std::string resource_name(const Where& where, const std::string& dataset, std::int64_t number) {
+  return iam::Scope::of(where.tenant.str(), where.project.str(), "dataset", fmt::format("{}@{}", dataset, number))
+      .str();
+}
+
+std::string schema_json(const table::Schema& schema) {
+  json::array out;
+  for (const auto& c : schema)
+    out.push_back(json::object{{"name", c.name}, {"type", table::name(c.type)}, {"nullable", c.nullable}});
+  return json::serialize(out);
+}
+
+table::Schema parse_schema(std::string_view text) {
+  table::Schema out;
+  for (const auto& c : decode<std::vector<ColumnSpec>>(parse_json(text), "reading a schema"))
+    out.push_back({c.name, table::parse_type(c.type).value(), c.nullable});
+  return out;
+}
+
+}  // namespace falaj::data
