@@ -275,8 +275,9 @@ RunInfo Track::update_run(const Where& where, const std::string& run_id, const R
 void Track::set_run_stage(const Where& where, const std::string& run_id, Stage stage, const sql::Act& act) {
   database_.write(act, [&](sql::Writer& w) {
     const auto row = need_run(w, where, run_id);
-    w.execute("UPDATE track_run SET stage = ?, changed_ms = ? WHERE experiment = ? AND place = ?",
-              {name(stage), clock_.wall().count() / 1000, row.experiment, row.place});
+    // Deleted again it is no younger: retention counts from the first time.
+    w.execute("UPDATE track_run SET stage = ?, changed_ms = ? WHERE experiment = ? AND place = ? AND stage <> ?",
+              {name(stage), clock_.wall().count() / 1000, row.experiment, row.place, name(stage)});
     w.record({scope_of(where, "run", run_id), crypto::sha256(name(row.info.stage)), crypto::sha256(name(stage))});
     w.after_commit([this, changed = attribute(row, "stage", name(stage))] { columns_.note({changed}); });
   });
