@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -65,9 +67,11 @@ int run(int argc, char** argv, Session& session, const std::function<void(CLI::A
   add_retention_commands(app, session);
   add_audit_commands(app, session);
   let_options_fall_through(app);
+  const auto dashes = std::find(argv, argv + argc, std::string_view("--"));
+  if (dashes != argv + argc) session.after_dashes = static_cast<std::size_t>(argv + argc - dashes) - 1;
   try {
     app.parse(argc, argv);
-    return EXIT_SUCCESS;
+    return session.status;
   } catch (const CLI::ParseError& e) {
     const int status = app.exit(e);
     return status == 0 ? EXIT_SUCCESS : exit_status(Code::invalid);

@@ -124,10 +124,34 @@ void list_runs(Session& session, const ListOptions& options) {
 void print_pairs(const Output& output, std::string_view title, const json::value& pairs, bool hide_ours) {
   json::array rows;
   for (const auto& [key, value] : pairs.as_object())
-    if (!hide_ours || !std::string_view(key).starts_with("mlflow.")) rows.push_back({{"key", key}, {"value", value}});
+    if (!hide_ours || !(std::string_view(key).starts_with("mlflow.") || std::string_view(key).starts_with("falaj."))) rows.push_back({{"key", key}, {"value", value}});
   if (rows.empty()) return;
   output.line("");
   output.table(rows, {{title, "key"}, {"value", "value"}});
+}
+
+// What `run exec`, `run start` and MLflow's clients note about where a run came from and how it ended.
+void print_source(const Output& output, const json::object& tags) {
+  const auto tag = [&](std::string_view key) {
+    const auto* value = tags.if_contains(key);
+    return value && value->is_string() ? std::string(value->as_string()) : "";
+  };
+  json::object row{{"command", tag("mlflow.source.name")}, {"directory", tag("falaj.source.directory")},
+                   {"host", tag("falaj.source.host")},     {"commit", tag("mlflow.source.git.commit")},
+                   {"branch", tag("mlflow.source.git.branch")}, {"exit", tag("falaj.exit")},
+                   {"cpu", tag("falaj.cpu_seconds")}};
+  if (tag("falaj.source.dirty") == "true") row["commit"] = tag("mlflow.source.git.commit") + " and source/diff.patch";
+  if (const auto peak = parse_int(tag("falaj.memory_peak_bytes"))) row["memory"] = *peak;
+  std::vector<Column> rows;
+  for (const auto& [title, path] : {std::pair("command", "command"), std::pair("directory", "directory"),
+                                    std::pair("host", "host"), std::pair("git commit", "commit"),
+                                    std::pair("git branch", "branch"), std::pair("ended with", "exit"),
+                                    std::pair("cpu seconds", "cpu")})
+    if (!row[path].as_string().empty()) rows.push_back({title, path});
+  if (row.contains("memory")) rows.push_back({"memory peak", "memory", Column::As::bytes});
+  if (rows.empty()) return;
+  output.line("");
+  output.details(row, rows);
 }
 
 void show_run(Session& session, const std::string& which) {
@@ -156,6 +180,7 @@ void show_run(Session& session, const std::string& which) {
                        {"models in", "model_inputs"},
                        {"models out", "model_outputs"},
                        {"artifacts", "artifact_uri"}});
+  print_source(output, at_path(run, "tags").as_object());
   print_pairs(output, "param", at_path(run, "params"), false);
   json::array metrics;
   for (const auto& [key, point] : at_path(run, "metrics").as_object()) {
@@ -405,6 +430,8 @@ void add_track_commands(CLI::App& app, Session& session) {
   add_run_reading(*run, session);
   add_tail_command(*run, session);
   add_logging_commands(*run, session);
+  add_exec_command(*run, session);
+  add_transfer_commands(*run, session);
   add_run_changing(*run, session);
 }
 

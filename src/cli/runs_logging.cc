@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // run start, log, end: for scripts that are not written in a language with an MLflow client
 
-#include <charconv>
+#include <unistd.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include "cli/progress.h"
 #include "cli/runs.h"
+#include "cli/runs_source.h"
 #include "foundation/base/text.h"
 
 namespace falaj::cli {
@@ -23,12 +27,6 @@ struct LogOptions {
   std::string run, experiment, name, status = "FINISHED", directory;
   std::vector<std::string> params, metrics, tags, files;
 };
-
-std::string protocol(Session& session, std::string_view call) {
-  const auto scope = session.project_scope();
-  const auto parts = split(scope, '/');  // "", "t", TENANT, "p", PROJECT
-  return fmt::format("/mlflow/{}/{}/api/2.0/{}", parts[2], parts[4], call);
-}
 
 std::pair<std::string, std::string> pair_of(std::string_view option, const std::string& text) {
   const auto equals = text.find('=');
@@ -64,30 +62,25 @@ json::array metrics_of(const std::vector<std::string>& texts, std::int64_t now_m
   return out;
 }
 
-std::string experiment_id(Session& session, const std::string& name) {
-  if (name.empty()) return "0";
-  try {
-    const auto found =
-        session.api().get(protocol(session, "mlflow/experiments/get-by-name"), {{"experiment_name", name}});
-    return std::string(found.at("experiment").at("experiment_id").as_string());
-  } catch (const Error& e) {
-    if (e.code() != Code::not_found) throw;
-  }
-  const auto made = session.api().post(protocol(session, "mlflow/experiments/create"), json::object{{"name", name}});
-  return std::string(made.at("experiment_id").as_string());
+// The script that calls us.
+std::vector<std::string> parent_command() {
+  std::ifstream in(fmt::format("/proc/{}/cmdline", ::getppid()), std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(in, word, '\0');) words.push_back(word);
+  return words;
 }
 
 void start(Session& session, const LogOptions& options) {
-  json::object body{{"experiment_id", experiment_id(session, options.experiment)},
-                    {"start_time", session.clock().wall().count() / 1000},
-                    {"tags", pairs_of("--tag", options.tags)}};
-  if (!options.name.empty()) body["run_name"] = options.name;
-  const auto made = session.api().post(protocol(session, "mlflow/runs/create"), body);
-  const auto& info = made.at("run").at("info");
-  if (session.format == Format::table)
-    session.output().raw(std::string(info.at("run_id").as_string()) + "\n");  // for RUN=$(falaj run start)
-  else
-    session.output().details(info, {});
+  sys::RealProcesses processes;
+  const auto source = source_of(processes, session.clock(), parent_command());
+  const auto experiment = experiment_id(session, options.experiment);
+  const auto id = start_run(session, experiment, options.name, options.tags, source);
+  const auto root = artifacts_root(session, experiment, id);
+  put_artifact(session, root, "source/source.json", pretty(to_json(source)) + "\n");
+  if (!source.diff.empty()) put_artifact(session, root, "source/diff.patch", source.diff);
+  if (session.format == Format::table) return session.output().raw(id + "\n");  // for RUN=$(falaj run start)
+  const auto run = session.api().get(mlflow_path(session, "mlflow/runs/get"), {{"run_id", id}});
+  session.output().details(run.at("run").at("info"), {});
 }
 
 void put_file(Session& session, const std::string& root, const std::string& file, const std::string& directory) {
@@ -119,16 +112,65 @@ void log(Session& session, const LogOptions& options) {
                            {"tags", pairs_of("--tag", options.tags)},
                            {"metrics", metrics_of(options.metrics, session.clock().wall().count() / 1000)}};
   if (!options.params.empty() || !options.metrics.empty() || !options.tags.empty())
-    session.api().post(protocol(session, "mlflow/runs/log-batch"), batch);
+    session.api().post(mlflow_path(session, "mlflow/runs/log-batch"), batch);
   if (options.files.empty()) return;
-  const auto run = session.api().get(protocol(session, "mlflow/runs/get"), {{"run_id", id}});
+  const auto run = session.api().get(mlflow_path(session, "mlflow/runs/get"), {{"run_id", id}});
   const auto experiment = run.at("run").at("info").at("experiment_id").as_string();
-  const auto root =
-      protocol(session, fmt::format("mlflow-artifacts/artifacts/{}/{}/artifacts", std::string_view(experiment), id));
+  const auto root = artifacts_root(session, std::string(experiment), id);
   for (const auto& file : options.files) put_file(session, root, file, options.directory);
 }
 
 }  // namespace
+
+std::string mlflow_path(Session& session, std::string_view call) {
+  const auto scope = session.project_scope();
+  const auto parts = split(scope, '/');  // "", "t", TENANT, "p", PROJECT
+  return fmt::format("/mlflow/{}/{}/api/2.0/{}", parts[2], parts[4], call);
+}
+
+std::string experiment_id(Session& session, const std::string& name) {
+  if (name.empty()) return "0";
+  try {
+    const auto found =
+        session.api().get(mlflow_path(session, "mlflow/experiments/get-by-name"), {{"experiment_name", name}});
+    return std::string(found.at("experiment").at("experiment_id").as_string());
+  } catch (const Error& e) {
+    if (e.code() != Code::not_found) throw;
+  }
+  const auto made = session.api().post(mlflow_path(session, "mlflow/experiments/create"), json::object{{"name", name}});
+  return std::string(made.at("experiment_id").as_string());
+}
+
+std::string start_run(Session& session, const std::string& experiment, const std::string& name,
+                      const std::vector<std::string>& tags, const Source& source) {
+  auto all = to_tags(source);
+  for (const auto& tag : pairs_of("--tag", tags)) {
+    // What is given by hand counts.
+    const auto same = std::find_if(all.begin(), all.end(),
+                                   [&](const json::value& other) { return other.at("key") == tag.at("key"); });
+    if (same != all.end()) all.erase(same);
+    all.push_back(tag);
+  }
+  json::object body{{"experiment_id", experiment},
+                    {"start_time", session.clock().wall().count() / 1000},
+                    {"user_id", source.user},
+                    {"tags", std::move(all)}};
+  if (!name.empty()) body["run_name"] = name;
+  const auto made = session.api().post(mlflow_path(session, "mlflow/runs/create"), body);
+  return std::string(made.at("run").at("info").at("run_id").as_string());
+}
+
+std::string artifacts_root(Session& session, const std::string& experiment, const std::string& run_id) {
+  return mlflow_path(session, fmt::format("mlflow-artifacts/artifacts/{}/{}/artifacts", experiment, run_id));
+}
+
+void put_artifact(Session& session, const std::string& root, const std::string& path, std::string_view text) {
+  std::string at = root;
+  for (const auto element : split(path, '/')) at += "/" + client::path_element(element);
+  bool sent = false;
+  session.api().upload(
+      at, {}, [&] { return std::exchange(sent, true) ? Bytes() : to_bytes(text); }, text.size(), net::Method::put);
+}
 
 void add_logging_commands(CLI::App& run, Session& session) {
   const auto options = std::make_shared<LogOptions>();
@@ -154,7 +196,7 @@ void add_logging_commands(CLI::App& run, Session& session) {
       ->check(CLI::IsMember({"FINISHED", "FAILED", "KILLED"}))
       ->capture_default_str();
   end->callback([&session, options] {
-    session.api().post(protocol(session, "mlflow/runs/update"),
+    session.api().post(mlflow_path(session, "mlflow/runs/update"),
                        json::object{{"run_id", run_id_of(session, options->run)},
                                     {"status", options->status},
                                     {"end_time", session.clock().wall().count() / 1000}});

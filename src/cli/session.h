@@ -27,6 +27,8 @@ class Session {
   std::string url, token, context, ca_file;  // "" = not given
   bool quiet = false;
   std::string tenant, project;
+  std::size_t after_dashes = 0;  // how many words stand after a "--" on the command line
+  int status = 0;                // what the program ends with when no error is thrown: of a command that it ran
 
   client::ApiClient&
   api();  // made on first use from the options, the environment, the context, or this machine's own server

@@ -5,6 +5,7 @@
 #include <linux/close_range.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -53,7 +54,12 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
-Descriptor open_output(const std::string& path) {
+Descriptor open_output(const std::string& path, int given) {
+  if (given >= 0) {
+    Descriptor copy(::fcntl(given, F_DUPFD_CLOEXEC, 3));
+    if (!copy) fail("taking its output", errno);
+    return copy;
+  }
   if (path.empty()) return Descriptor();
   Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!fd) fail("opening its output file", errno);
@@ -140,6 +146,10 @@ class RealChild final : public Child {
 
   int pid() const override { return pid_; }
   bool watched() const { return static_cast<bool>(fd_); }
+  Usage usage() const override {
+    Lock lock(mu_);
+    return usage_;
+  }
 
   void signal(int number) override {
     Lock lock(mu_);
@@ -168,10 +178,13 @@ class RealChild final : public Child {
     Lock lock(mu_);
     siginfo_t info{};
     while (!exit_) {
-      const int result = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | (block ? 0 : WNOHANG));
+      rusage used{};  // the system call tells it; the library's waitid does not
+      const auto result = ::syscall(SYS_waitid, P_PID, pid_, &info, WEXITED | (block ? 0 : WNOHANG), &used);
       if (result != 0 && errno == EINTR) continue;
       CHECK(result == 0, "somebody else waited for our child");
       if (info.si_pid == 0) return std::nullopt;
+      const auto micros = [](const timeval& t) { return Micros(t.tv_sec * 1'000'000 + t.tv_usec); };
+      usage_ = {micros(used.ru_utime) + micros(used.ru_stime), static_cast<std::uint64_t>(used.ru_maxrss) * 1024};
       exit_ = info.si_code == CLD_EXITED ? Exit{info.si_status, 0} : Exit{0, info.si_status};
     }
     return exit_;
@@ -180,8 +193,9 @@ class RealChild final : public Child {
   const pid_t pid_;
   const Descriptor fd_;  // readable when it has ended
 
-  Mutex mu_;
+  mutable Mutex mu_;
   std::optional<Exit> exit_ GUARDED_BY(mu_);
+  Usage usage_ GUARDED_BY(mu_);
 };
 
 Failure read_failure(int fd) {
@@ -247,9 +261,10 @@ std::unique_ptr<Child> RealProcesses::start(const Command& command) {
              .argv = pointers(command.argv),
              .environment = pointers(command.environment),
              .directory = command.directory.empty() ? nullptr : command.directory.c_str(),
-             .input = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
-             .output = open_output(command.stdout_file),
-             .errors = open_output(command.stderr_file),
+             .input = Descriptor(command.keeps_input ? ::fcntl(0, F_DUPFD_CLOEXEC, 3)
+                                                     : ::open("/dev/null", O_RDONLY | O_CLOEXEC)),
+             .output = open_output(command.stdout_file, command.stdout_descriptor),
+             .errors = open_output(command.stderr_file, command.stderr_descriptor),
              .dies_with_parent = command.dies_with_parent,
              .parent = ::getpid(),
              .report = std::move(report)};
