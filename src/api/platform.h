@@ -16,6 +16,7 @@
 #include "governance/iam/rate.h"
 #include "governance/resource/resources.h"
 #include "governance/vault/vault.h"
+#include "lifecycle/data/datasets.h"
 #include "lifecycle/models/deliveries.h"
 #include "lifecycle/models/promotions.h"
 #include "lifecycle/models/registry.h"
@@ -47,6 +48,7 @@ struct Platform {
   models::Promotions& promotions;
   models::Webhooks& webhooks;
   models::Deliveries& deliveries;
+  data::Datasets& datasets;
   const sys::Clock& clock;
   sys::Random& random;
   Metrics& metrics;
@@ -73,6 +75,7 @@ void add_track_routes(Routes& routes, Platform& platform);    // experiments, ru
 void add_model_routes(Routes& routes, Platform& platform);    // models, versions, promotions
 void add_lineage_routes(Routes& routes, Platform& platform);  // lineage, webhooks
 void add_mlflow_routes(Routes& routes, Platform& platform);   // MLflow's tracking protocol
+void add_dataset_routes(Routes& routes, Platform& platform);  // datasets, uploads, SQL
 void add_retention_routes(Routes& routes, Platform& platform);
 void add_all_routes(Routes& routes, Platform& platform);
 

@@ -68,7 +68,8 @@ class Permission {
   Kind kind() const { return kind_; }
   std::string_view action() const { return action_; }
   std::string_view resource() const { return resource_; }
-  // Requires: kind is action or link. Throws invalid or not_found when the request names nothing that could be asked for.
+  // Requires: kind is action or link. Throws invalid or not_found when the request names nothing that could be asked
+  // for.
   Needed needed(const PathParameters& parameters, const net::Head& head, const iam::Identity& caller) const;
 
  private:

@@ -10,6 +10,7 @@
 #include "api/call.h"
 #include "api/project.h"
 #include "api/runs.h"
+#include "api/turn.h"
 #include "foundation/base/log.h"
 #include "foundation/base/produced.h"
 #include "lifecycle/track/export.h"
@@ -83,24 +84,6 @@ struct Shape<SigningKey> {
 namespace falaj::api {
 namespace {
 
-// One of the few turns for an export or import, held while it lives.
-class Turn {
- public:
-  explicit Turn(std::atomic<int>& taken) : taken_(taken) {
-    if (taken_.fetch_add(1) < kTransfersMax) return;
-    taken_.fetch_sub(1);
-    throw Error(Code::exhausted, fmt::format("{} exports and imports of runs are under way: try again when one has "
-                                             "ended",
-                                             kTransfersMax));
-  }
-  ~Turn() { taken_.fetch_sub(1); }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-
- private:
-  std::atomic<int>& taken_;
-};
-
 std::vector<std::string> runs_of(track::Track& track, const track::Where& where, const ExportAsked& in) {
   if (!in.runs.empty()) {
     if (!in.experiments.empty() || !in.filter.empty())
@@ -130,8 +113,8 @@ std::vector<std::string> runs_of(track::Track& track, const track::Where& where,
   return ids;
 }
 
-net::Response send_export(Platform& platform, Call& call, const ExportAsked& in, std::atomic<int>& taken) {
-  auto turn = std::make_shared<Turn>(taken);
+net::Response send_export(Platform& platform, Call& call, const ExportAsked& in, Turns& turns) {
+  auto turn = std::make_shared<Turn>(turns);
   const auto where = project_of(call);
   track::ExportRequest request{where, runs_of(platform.track, where, in), platform.public_url, call.actor(),
                                platform.clock.wall().count() / 1000};
@@ -163,9 +146,8 @@ net::Response send_export(Platform& platform, Call& call, const ExportAsked& in,
   return response;
 }
 
-ImportedOut receive_import(Platform& platform, Call& call, const ImportQuery& in, net::BodyReader& body,
-                           std::atomic<int>& taken) {
-  const Turn turn(taken);
+ImportedOut receive_import(Platform& platform, Call& call, const ImportQuery& in, net::BodyReader& body, Turns& turns) {
+  const Turn turn(turns);
   const auto where = project_of(call);
   call.require("experiment.write", where.scope());
   track::ImportRequest request{where, {platform.models.public_key()}, in.experiment};
@@ -183,19 +165,19 @@ ImportedOut receive_import(Platform& platform, Call& call, const ImportQuery& in
 }  // namespace
 
 void add_run_transfer_routes(Routes& routes, Platform& platform) {
-  auto taken = std::make_shared<std::atomic<int>>(0);
+  auto turns = std::make_shared<Turns>(kTransfersMax, "exports and imports of runs");
   routes.add_download<ExportAsked>(
       {Method::post, "/v1/runs/export", Permission::of("run.read", "{scope}"), BodyLimit{1 << 20},
        Audit::verb("run.export"), Place::worker,
        "Runs with everything they logged as one signed file, which another platform can import."},
       std::string(kTarType),
-      [&platform, taken](Call& call, const ExportAsked& in) { return send_export(platform, call, in, *taken); });
+      [&platform, turns](Call& call, const ExportAsked& in) { return send_export(platform, call, in, *turns); });
   routes.add_stream<ImportQuery>(
       {Method::post, "/v1/runs/import", Permission::of("run.write", "{scope}"), kExportBody, Audit::verb("run.import"),
        Place::worker,
        "Merge an export into the project: what is there stays, what is new is added, all of it verified first."},
-      "", [&platform, taken](Call& call, const ImportQuery& in, net::Request& request) {
-        return detail::json_response(encode(receive_import(platform, call, in, request.body, *taken)));
+      "", [&platform, turns](Call& call, const ImportQuery& in, net::Request& request) {
+        return detail::json_response(encode(receive_import(platform, call, in, request.body, *turns)));
       });
   routes.add<Nothing, SigningKey>(
       {Method::get, "/v1/runs/export/key", Permission::of("run.read", "{scope}"), BodyLimit::none(), Audit::read(),

@@ -9,6 +9,7 @@
 #include "api/call.h"
 #include "foundation/net/parse.h"
 #include "governance/resource/kinds/kinds.h"
+#include "lifecycle/data/dataset_kind.h"
 #include "storage/blob/memory_backend.h"
 
 namespace falaj::api {
@@ -114,7 +115,8 @@ TestApi::TestApi(CallLimits limits)
   std::vector<sql::Migration> all;
   for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
                              vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
-                             track::LoggedModels::migrations(), models::Registry::migrations(), migrations()})
+                             track::LoggedModels::migrations(), models::Registry::migrations(),
+                             data::Datasets::migrations(), migrations()})
     all.insert(all.end(), module.begin(), module.end());
   database->migrate(all);
   audit = std::make_unique<audit::AuditLog>(*database, clock, signer);
@@ -123,13 +125,16 @@ TestApi::TestApi(CallLimits limits)
   options.password_cost = {.memory_bytes = 8192, .passes = 1};
   directory =
       std::make_unique<iam::Directory>(*database, clock, random, roots.platform_key(vault::kWorkloadTokens), options);
-  registry = std::make_unique<resource::Registry>(resource::governance_kinds(*directory));
+  auto kinds = resource::governance_kinds(*directory);
+  kinds.push_back(data::dataset_kind());
+  registry = std::make_unique<resource::Registry>(std::move(kinds));
   resources = std::make_unique<resource::Resources>(*database, *registry, clock);
   keys = std::make_unique<vault::KeyStore>(*database, vault::RootKeys::decode(roots.encode()),
                                            [](const vault::RootKeys&) {});
   vault = std::make_unique<vault::Vault>(
       *database, *directory, *keys, [this](const iam::Zone&) { return std::make_unique<blob::MemoryBackend>(clock); },
       clock, metrics);
+  datasets = std::make_unique<data::Datasets>(*database, *resources, *vault, *files, clock, random, metrics);
   track = std::make_unique<track::Track>(*database, *directory, clock, random, metrics);
   logged_models = std::make_unique<track::LoggedModels>(*database, clock, random, metrics);
   webhooks = std::make_unique<models::Webhooks>(*database, roots.platform_key(vault::kWebhookSecrets), clock, random);
@@ -150,6 +155,7 @@ TestApi::TestApi(CallLimits limits)
                               *promotions,
                               *webhooks,
                               *deliveries,
+                              *datasets,
                               clock,
                               random,
                               metrics,

@@ -77,6 +77,7 @@ class TestApi {
   std::unique_ptr<resource::Resources> resources;
   std::unique_ptr<vault::KeyStore> keys;
   std::unique_ptr<vault::Vault> vault;
+  std::unique_ptr<data::Datasets> datasets;
   std::unique_ptr<track::Track> track;
   std::unique_ptr<track::LoggedModels> logged_models;
   std::unique_ptr<models::Webhooks> webhooks;

@@ -425,8 +425,8 @@ RemovedOut remove(Platform& platform, Call& call, const Where& where, const std:
   }
   const auto removed = platform.track.remove_run(where, run_id, refuse_used, call.act(resource));
   const track::Leftover files{where, root, resource};
-  out.files = static_cast<std::int64_t>(
-      track::finish_removal(platform.database, platform.vault, files, call.actor()).names);
+  out.files =
+      static_cast<std::int64_t>(track::finish_removal(platform.database, platform.vault, files, call.actor()).names);
   out.rows = removed.rows;
   out.points = removed.points;
   out.bytes += removed.bytes;

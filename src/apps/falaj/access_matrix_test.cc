@@ -50,7 +50,7 @@ const std::string kScope = "?scope=/t/acme/p/flights";
 const std::string kToken = "01h00000000000000000000000", kPrint(64, 'c');
 
 std::vector<Example> examples() {
-  const auto get = Method::get, post = Method::post, del = Method::del;
+  const auto get = Method::get, post = Method::post, put = Method::put, del = Method::del;
   return {
       {get, "/healthz", "", "/healthz", ""},
       {get, "/readyz", "", "/readyz", "", 503},
@@ -143,6 +143,25 @@ std::vector<Example> examples() {
       {get, "/v1/promotions", "", "/v1/promotions" + kScope, ""},
       {post, "/v1/promotions/{id}/decide", "", "/v1/promotions/1/decide" + kScope, R"({"approve":true})", 404},
       {get, "/v1/lineage", "", "/v1/lineage" + kScope + "&thing=run/1", "", 404},
+      {get, "/v1/datasets", "", "/v1/datasets" + kScope, ""},
+      {get, "/v1/datasets/{name}", "", "/v1/datasets/none" + kScope, "", 404},
+      {get, "/v1/datasets/{name}/versions", "", "/v1/datasets/none/versions" + kScope, "", 404},
+      {del, "/v1/datasets/{name}/versions", "", "/v1/datasets/none/versions" + kScope, "", 404},
+      {get, "/v1/datasets/{name}/versions/{version}", "", "/v1/datasets/none/versions/1" + kScope, "", 404},
+      {del, "/v1/datasets/{name}/versions/{version}", "", "/v1/datasets/none/versions/1" + kScope, "", 404},
+      {get, "/v1/datasets/{name}/versions/{version}/rows", "", "/v1/datasets/none/versions/1/rows" + kScope, "", 404},
+      {get, "/v1/datasets/{name}/versions/{version}/export", "",
+       "/v1/datasets/none/versions/1/export" + kScope + "&format=csv", "", 404},
+      {get, "/v1/datasets/{name}/diff", "", "/v1/datasets/none/diff" + kScope + "&from=1&to=2", "", 404},
+      {post, "/v1/datasets/{name}/uploads", "", "/v1/datasets/some/uploads" + kScope, ""},
+      {get, "/v1/datasets/{name}/uploads/{id}", "", "/v1/datasets/some/uploads/none" + kScope, "", 404},
+      {get, "/v1/datasets/{name}/uploads/{id}/columns", "",
+       "/v1/datasets/some/uploads/none/columns" + kScope + "&format=csv", "", 404},
+      {put, "/v1/datasets/{name}/uploads/{id}/parts/{number}", "", "/v1/datasets/some/uploads/none/parts/0" + kScope,
+       "x", 404},
+      {post, "/v1/datasets/{name}/uploads/{id}/finish", "", "/v1/datasets/some/uploads/none/finish" + kScope,
+       R"({"format":"csv"})", 404},
+      {post, "/v1/datasets/sql", "", "/v1/datasets/sql" + kScope, R"({"sql":"SELECT 1"})"},
       {get, "/v1/retention", "", "/v1/retention" + kScope, ""},
       {get, "/v1/retention", "of another tenant", "/v1/retention?scope=/t/other/p/maps", ""},
       {post, "/v1/retention/run", "", "/v1/retention/run" + kScope, R"({"dry_run":true})"},

@@ -12,6 +12,7 @@
 #include "foundation/base/text.h"
 #include "foundation/config/secret.h"
 #include "governance/resource/kinds/kinds.h"
+#include "lifecycle/data/dataset_kind.h"
 #include "lifecycle/track/uploads.h"
 #include "storage/blob/directory_backend.h"
 #include "storage/blob/s3_backend.h"
@@ -97,6 +98,13 @@ net::ClientOptions outgoing_options() {
   return options;
 }
 
+data::DataLimits limits_of(const DatasetSettings& settings) {
+  data::DataLimits limits;
+  limits.room = {static_cast<std::uint64_t>(settings.memory_bytes), static_cast<std::uint64_t>(settings.spill_bytes),
+                 static_cast<unsigned>(settings.threads)};
+  return limits;
+}
+
 iam::Rate rate(std::int64_t per_second) {
   return {static_cast<double>(per_second), 2 * static_cast<double>(per_second)};
 }
@@ -107,7 +115,8 @@ std::vector<sql::Migration> all_migrations() {
   std::vector<sql::Migration> all;
   for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
                              vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
-                             track::LoggedModels::migrations(), models::Registry::migrations(), api::migrations()})
+                             track::LoggedModels::migrations(), models::Registry::migrations(),
+                             data::Datasets::migrations(), api::migrations()})
     all.insert(all.end(), module.begin(), module.end());
   return all;
 }
@@ -169,7 +178,9 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
   database_->set_ledger(*audit_);
   directory_ =
       std::make_unique<iam::Directory>(*database_, clock_, random_, roots_.platform_key(vault::kWorkloadTokens));
-  registry_ = std::make_unique<resource::Registry>(resource::governance_kinds(*directory_));
+  auto kinds = resource::governance_kinds(*directory_);
+  kinds.push_back(data::dataset_kind());
+  registry_ = std::make_unique<resource::Registry>(std::move(kinds));
   resources_ = std::make_unique<resource::Resources>(*database_, *registry_, clock_);
   keys_ = std::make_unique<vault::KeyStore>(
       *database_, vault::RootKeys::decode(roots_.encode()),
@@ -180,6 +191,8 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
   vault_ = std::make_unique<vault::Vault>(*database_, *directory_, *keys_,
                                           backend_maker(settings_, environment_, clock_, random_), clock_, metrics_,
                                           options);
+  datasets_ = std::make_unique<data::Datasets>(*database_, *resources_, *vault_, *files_, clock_, random_, metrics_,
+                                               limits_of(settings_.datasets));
   track_ = std::make_unique<track::Track>(*database_, *directory_, clock_, random_, metrics_);
   logged_models_ = std::make_unique<track::LoggedModels>(*database_, clock_, random_, metrics_);
   webhooks_ =
@@ -202,6 +215,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
                                     *promotions_,
                                     *webhooks_,
                                     *deliveries_,
+                                    *datasets_,
                                     clock_,
                                     random_,
                                     metrics_,
@@ -250,6 +264,10 @@ void ControlPlane::serve() {
       std::vector<Upkeep::Task>{
           {"forget_deliveries", hours(1), [this] { deliveries_->purge(); }},
           {"forget_answers", hours(1), [this] { api::forget_old_answers(*platform_); }},
+          {"sweep_dataset_uploads", hours(1),
+           [this] {
+             datasets_->sweep({"system/upkeep", "dataset.sweep", "/", ""});
+           }},
           {"sweep_uploads", hours(1), [this] { track::Uploads(*database_, *vault_, clock_).sweep(); }},
           {"retention", sys::Micros(settings_.retention.every_us), [this] { retain(); }},
           {"credentials", hours(1),

@@ -25,6 +25,7 @@
 #include "governance/resource/resources.h"
 #include "governance/vault/key_store.h"
 #include "governance/vault/vault.h"
+#include "lifecycle/data/datasets.h"
 #include "lifecycle/track/track.h"
 #include "storage/sql/database.h"
 
@@ -82,6 +83,7 @@ class ControlPlane {
   std::unique_ptr<vault::KeyStore> keys_;
   std::unique_ptr<vault::Vault> vault_;
   const crypto::Signer manifest_signer_;
+  std::unique_ptr<data::Datasets> datasets_;
   std::unique_ptr<track::Track> track_;
   std::unique_ptr<track::LoggedModels> logged_models_;
   std::unique_ptr<models::Webhooks> webhooks_;

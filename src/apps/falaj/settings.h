@@ -58,6 +58,13 @@ struct RetentionSettings {
   std::int64_t every_us = std::int64_t{3600} * 1'000'000;
 };
 
+// What one query or ingest over datasets may take.
+struct DatasetSettings {
+  std::int64_t memory_bytes = std::int64_t{1} << 30;
+  std::int64_t spill_bytes = std::int64_t{64} << 30;
+  std::int64_t threads = 2;
+};
+
 struct Settings {
   std::string data = "~/.falaj";
   std::string listen = "127.0.0.1:8470";
@@ -70,6 +77,7 @@ struct Settings {
   RateSettings rates;
   WebhookSettings webhooks;
   RetentionSettings retention;
+  DatasetSettings datasets;
 };
 
 // "HOST:PORT", "[::1]:PORT". Throws invalid.
@@ -204,6 +212,19 @@ struct Shape<app::RetentionSettings> {
                           .range(1'000'000, 365 * settings_words::kDay));
 };
 template <>
+struct Shape<app::DatasetSettings> {
+  using T = app::DatasetSettings;
+  static constexpr std::string_view name = "DatasetSettings";
+  static constexpr auto fields = std::make_tuple(
+      field("memory_bytes", &T::memory_bytes, "Memory of one query or ingest; beyond it, it spills to disk, encrypted.")
+          .bytes()
+          .range(64 << 20, std::int64_t{1} << 44),
+      field("spill_bytes", &T::spill_bytes, "Disk that one query or ingest may spill to.")
+          .bytes()
+          .range(0, std::int64_t{1} << 50),
+      field("threads", &T::threads, "Threads of one query or ingest.").range(1, 1024));
+};
+template <>
 struct Shape<app::Settings> {
   using T = app::Settings;
   static constexpr std::string_view name = "Settings";
@@ -213,7 +234,7 @@ struct Shape<app::Settings> {
       field("log_level", &T::log_level, "Lowest level that is logged.").one_of(settings_words::kLogLevels),
       field("tls", &T::tls, ""), field("database", &T::database, ""), field("blobs", &T::blobs, ""),
       field("keys", &T::keys, ""), field("http", &T::http, ""), field("rates", &T::rates, ""),
-      field("webhooks", &T::webhooks, ""), field("retention", &T::retention, ""));
+      field("webhooks", &T::webhooks, ""), field("retention", &T::retention, ""), field("datasets", &T::datasets, ""));
   // What concerns several settings. An unsafe combination refuses to start.
   static void check(const T& settings, Faults& faults);
 };

@@ -70,13 +70,13 @@ class Datasets {
 
   // ---- rows come in
   std::string begin(const Where& where, const std::string& name, const sql::Act& act);  // the upload's id
-  void put_part(const Where& where, const std::string& upload, std::int64_t number, const blob::Source& source,
-                const sql::Act& act);
-  std::vector<Part> parts(const Where& where, const std::string& upload);
+  void put_part(const Where& where, const std::string& name, const std::string& upload, std::int64_t number,
+                const blob::Source& source, const sql::Act& act);
+  std::vector<Part> parts(const Where& where, const std::string& name, const std::string& upload);
   // The columns that the bytes seem to have: what a new dataset may declare.
-  table::Schema infer(const Where& where, const std::string& upload, Format format);
-  Version finish(const Where& where, const std::string& upload, Finish how, const sql::Act& act,
-                 const table::Workspace::Watch& watch = {});
+  table::Schema infer(const Where& where, const std::string& name, const std::string& upload, Format format);
+  Version finish(const Where& where, const std::string& name, const std::string& upload, Finish how,
+                 const sql::Act& act, const table::Workspace::Watch& watch = {});
   // A version made of the answer to a query of ours; `room` has what the query reads.
   Version store(const Where& where, const std::string& name, table::Workspace& room, const std::string& select,
                 const Finish& how, const sql::Act& act, const table::Workspace::Watch& watch = {});
@@ -97,7 +97,7 @@ class Datasets {
  private:
   struct Batch;  // rows on their way in
   std::vector<vault::Entry> entries(const Where& where, const std::string& upload);
-  std::optional<Version> finished(const Where& where, const std::string& upload, std::string& name);
+  std::optional<Version> finished(const Where& where, const std::string& name, const std::string& upload);
   void check_batch(const Where& where, Batch& batch);
   File write_file(const Where& where, Batch& batch, std::size_t number, const std::string& partition,
                   const std::string& select, const sql::Act& act);

@@ -77,14 +77,14 @@ TEST_P(DatasetsTest, TakesCsvJsonLinesAndParquet) {
 TEST_P(DatasetsTest, FinishingTwiceMakesOneVersion) {
   f_.declare("delays", kDelays);
   const auto upload = f_.upload("delays", "id\n1\n");
-  const auto first = data().finish(DataFixture::kFlights, upload, {}, DataFixture::act());
-  const auto again = data().finish(DataFixture::kFlights, upload, {}, DataFixture::act());
+  const auto first = data().finish(DataFixture::kFlights, "delays", upload, {}, DataFixture::act());
+  const auto again = data().finish(DataFixture::kFlights, "delays", upload, {}, DataFixture::act());
   EXPECT_EQ(again.number, first.number);
   EXPECT_EQ(data().versions(DataFixture::kFlights, "delays", INT64_MAX, 10).size(), 1U);
   EXPECT_TRUE(f_.base.vault->list(DataFixture::kFlights, "@upload/", "", 10).empty());
-  EXPECT_ERROR(data().put_part(DataFixture::kFlights, upload, 2, blob::source_of({}), DataFixture::act()),
+  EXPECT_ERROR(data().put_part(DataFixture::kFlights, "delays", upload, 2, blob::source_of({}), DataFixture::act()),
                Code::conflict);
-  EXPECT_ERROR(data().parts(DataFixture::kCargo, upload), Code::not_found);
+  EXPECT_ERROR(data().parts(DataFixture::kCargo, "delays", upload), Code::not_found);
 }
 
 TEST_P(DatasetsTest, SaysWhatDoesNotFitAndChangesNothing) {
@@ -187,12 +187,12 @@ TEST_P(DatasetsTest, RemovedVersionsTakeTheirOwnFilesAlong) {
 
 TEST_P(DatasetsTest, GuessesColumns) {
   const auto upload = f_.upload("new", "id,at,delay,origin\n1,2001-01-01 00:05:00,3.5,SEA\n");
-  EXPECT_EQ(data().infer(DataFixture::kFlights, upload, Format::csv),
+  EXPECT_EQ(data().infer(DataFixture::kFlights, "new", upload, Format::csv),
             (table::Schema{{"id", table::Type::int64, true},
                            {"at", table::Type::timestamp, true},
                            {"delay", table::Type::float64, true},
                            {"origin", table::Type::text, true}}));
-  EXPECT_ERROR(data().finish(DataFixture::kFlights, upload, {}, DataFixture::act()), Code::not_found);
+  EXPECT_ERROR(data().finish(DataFixture::kFlights, "new", upload, {}, DataFixture::act()), Code::not_found);
 }
 
 TEST_P(DatasetsTest, UploadsThatNobodyFinishesGo) {

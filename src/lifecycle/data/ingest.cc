@@ -89,15 +89,6 @@ std::string joined(const std::vector<std::string>& names, std::string_view befor
   return out;
 }
 
-class PipeSink final : public table::Sink {
- public:
-  explicit PipeSink(const std::function<void(BytesView)>& put) : put_(put) {}
-  void write(BytesView bytes) override { put_(bytes); }
-
- private:
-  const std::function<void(BytesView)>& put_;
-};
-
 Digest id_of(const table::Schema& schema, const std::vector<File>& files) {
   ByteWriter out;
   out.text("falaj dataset version 1");
@@ -153,28 +144,27 @@ std::string Datasets::begin(const Where& where, const std::string& name, const s
   return id;
 }
 
-// The version that the upload became, if it did; `name` is the dataset's. Throws not_found for an unknown upload.
-std::optional<Version> Datasets::finished(const Where& where, const std::string& upload, std::string& name) {
+// The version that the upload became, if it did. Throws not_found for an unknown upload.
+std::optional<Version> Datasets::finished(const Where& where, const std::string& name, const std::string& upload) {
   return database_.read([&](sql::Reader& r) -> std::optional<Version> {
-    const auto found = r.first("SELECT dataset, version FROM data_ingest WHERE id = ? AND tenant = ? AND project = ?",
-                               {upload, where.tenant.str(), where.project.str()}, [](const sql::Row& row) {
-                                 return std::pair(std::string(row.text(0)), row.is_null(1) ? 0 : row.integer(1));
-                               });
-    if (!found) throw Error(Code::not_found, "no such upload in this project, or it was given up long ago");
-    name = found->first;
-    if (found->second == 0) return std::nullopt;
-    auto version = find_version(r, need_dataset(r, where, name), name, found->second);
+    const auto number =
+        r.first("SELECT version FROM data_ingest WHERE id = ? AND tenant = ? AND project = ? AND dataset = ?",
+                {upload, where.tenant.str(), where.project.str(), name},
+                [](const sql::Row& row) { return row.is_null(0) ? 0 : row.integer(0); });
+    if (!number)
+      throw Error(Code::not_found, fmt::format("no such upload to dataset '{}', or it was given up long ago", name));
+    if (*number == 0) return std::nullopt;
+    auto version = find_version(r, need_dataset(r, where, name), name, *number);
     if (!version)
       throw Error(Code::not_found,
-                  fmt::format("the upload became version {} of '{}', which is removed", found->second, name));
+                  fmt::format("the upload became version {} of '{}', which is removed", *number, name));
     return version;
   });
 }
 
-void Datasets::put_part(const Where& where, const std::string& upload, std::int64_t number, const blob::Source& source,
-                        const sql::Act& act) {
-  std::string name;
-  if (finished(where, upload, name)) throw Error(Code::conflict, "the upload is finished: begin another");
+void Datasets::put_part(const Where& where, const std::string& name, const std::string& upload, std::int64_t number,
+                        const blob::Source& source, const sql::Act& act) {
+  if (finished(where, name, upload)) throw Error(Code::conflict, "the upload is finished: begin another");
   if (number < 0 || static_cast<std::size_t>(number) >= limits_.parts_max)
     throw Error(Code::invalid, fmt::format("part: must be 0 to {}, not {}", limits_.parts_max - 1, number));
   std::uint64_t bytes = 0;
@@ -191,18 +181,16 @@ std::vector<vault::Entry> Datasets::entries(const Where& where, const std::strin
   return vault_.list(where, upload_root(upload), "", limits_.parts_max);
 }
 
-std::vector<Part> Datasets::parts(const Where& where, const std::string& upload) {
-  std::string name;
-  finished(where, upload, name);
+std::vector<Part> Datasets::parts(const Where& where, const std::string& name, const std::string& upload) {
+  finished(where, name, upload);
   std::vector<Part> out;
   for (const auto& entry : entries(where, upload))
     out.push_back({*parse_int(std::string_view(entry.name).substr(upload_root(upload).size())), entry.bytes});
   return out;
 }
 
-table::Schema Datasets::infer(const Where& where, const std::string& upload, Format format) {
-  std::string name;
-  finished(where, upload, name);
+table::Schema Datasets::infer(const Where& where, const std::string& name, const std::string& upload, Format format) {
+  finished(where, name, upload);
   const auto source = std::make_shared<VaultSource>(vault_, where, entries(where, upload));
   if (source->size() == 0) throw Error(Code::invalid, "the upload is empty");
   const auto room = this->room();
@@ -210,10 +198,9 @@ table::Schema Datasets::infer(const Where& where, const std::string& upload, For
   return room->describe("SELECT * FROM " + reader(format, is_gzip(*source), {}));
 }
 
-Version Datasets::finish(const Where& where, const std::string& upload, Finish how, const sql::Act& act,
-                         const table::Workspace::Watch& watch) {
-  std::string name;
-  if (auto done = finished(where, upload, name)) return std::move(*done);
+Version Datasets::finish(const Where& where, const std::string& name, const std::string& upload, Finish how,
+                         const sql::Act& act, const table::Workspace::Watch& watch) {
+  if (auto done = finished(where, name, upload)) return std::move(*done);
   const auto spec = this->spec(where, name);
   const auto declared = spec.schema();
   const auto pieces = entries(where, upload);
@@ -321,7 +308,7 @@ File Datasets::write_file(const Where& where, Batch& batch, std::size_t number, 
   // Rows of a time lie together, so that a query for some of them reads only those.
   const auto order = time.empty() ? std::string() : fmt::format(" ORDER BY {}, rowid", table::identifier(time));
   Produced parquet([&](const std::function<void(BytesView)>& put) {
-    batch.room.put("out", std::make_shared<PipeSink>(put));
+    batch.room.put("out", table::sink_to(put));
     batch.room.run(fmt::format("COPY ({}{}) TO 'out' (FORMAT parquet, COMPRESSION zstd)", select, order), {},
                    batch.watch);
   });

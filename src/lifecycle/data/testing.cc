@@ -74,13 +74,13 @@ std::string DataFixture::upload(const std::string& name, std::string_view bytes)
   const auto id = datasets->begin(kFlights, name, act());
   // Cut at an odd place, as real parts do not end where rows end.
   const auto cut = bytes.size() / 3;
-  datasets->put_part(kFlights, id, 0, blob::source_of(as_bytes(bytes.substr(0, cut))), act());
-  datasets->put_part(kFlights, id, 1, blob::source_of(as_bytes(bytes.substr(cut))), act());
+  datasets->put_part(kFlights, name, id, 0, blob::source_of(as_bytes(bytes.substr(0, cut))), act());
+  datasets->put_part(kFlights, name, id, 1, blob::source_of(as_bytes(bytes.substr(cut))), act());
   return id;
 }
 
 Version DataFixture::ingest(const std::string& name, std::string_view bytes, Format format, Mode mode) {
-  return datasets->finish(kFlights, upload(name, bytes), {format, mode, "test", ""}, act());
+  return datasets->finish(kFlights, name, upload(name, bytes), {format, mode, "test", ""}, act());
 }
 
 std::vector<std::string> DataFixture::rows(const Version& version, const std::string& select) {

@@ -204,6 +204,15 @@ std::int64_t Chunk::integer(std::size_t column, std::size_t row) const {
   }
 }
 
+std::shared_ptr<Sink> sink_to(std::function<void(BytesView)> put) {
+  struct To final : Sink {
+    explicit To(std::function<void(BytesView)> f) : put(std::move(f)) {}
+    void write(BytesView bytes) override { put(bytes); }
+    const std::function<void(BytesView)> put;
+  };
+  return std::make_shared<To>(std::move(put));
+}
+
 struct Workspace::Rep {
   Rep(const Limits& limits, sys::Files& scratch)
       : doors(std::make_shared<DoorList>(scratch, limits.spill_bytes)), database(open(limits)), connection(*database) {}
@@ -326,6 +335,17 @@ Schema Workspace::describe(const std::string& sql) {
   for (std::size_t i = 0; i < prepared->ColumnCount(); ++i)
     schema.push_back({prepared->GetNames()[i], type_of(prepared->GetTypes()[i]), true});
   return schema;
+}
+
+std::vector<std::string> Workspace::tables(const std::string& sql) {
+  try {
+    const auto names = rep_->connection.GetTableNames(sql);
+    std::vector<std::string> out(names.begin(), names.end());
+    std::sort(out.begin(), out.end());
+    return out;
+  } catch (const std::exception& e) {
+    throw error_of(ErrorData(e));
+  }
 }
 
 void Workspace::confine() {

@@ -30,6 +30,8 @@ class Sink {
   virtual void write(BytesView bytes) = 0;
 };
 
+std::shared_ptr<Sink> sink_to(std::function<void(BytesView)> put);
+
 using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string>;  // monostate: null
 
 // Rows of an answer, column by column. Valid until the callback that got it returns.
@@ -96,6 +98,8 @@ class Workspace {
   Schema query(const std::string& sql, std::span<const Value> values, const std::function<bool(const Chunk&)>& each,
                const Watch& watch = {});
   Schema describe(const std::string& sql);  // the columns it would give
+  // The tables that a statement names and does not define itself, in order of their names.
+  std::vector<std::string> tables(const std::string& sql);
 
   // For SQL of a user: from here on settings are fixed and only one SELECT at a time is taken.
   void confine();

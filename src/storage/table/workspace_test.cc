@@ -44,6 +44,16 @@ TEST_F(Workspaces, AnswersInOurTypes) {
   EXPECT_ERROR(rows("SELECT 170141183460469231731687303715884105727::HUGEINT"), Code::invalid);
 }
 
+TEST_F(Workspaces, KnowsWhichTablesAStatementNames) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(
+      room_.tables("WITH w AS (SELECT * FROM b) SELECT * FROM \"a@3\" JOIN w USING (x) WHERE y IN (SELECT z FROM c)"),
+      (Names{"a@3", "b", "c"}));
+  EXPECT_EQ(room_.tables("SELECT 1"), Names{});
+  EXPECT_ERROR(room_.tables("SELEC 1"), Code::invalid);
+  EXPECT_ERROR(room_.tables("SELECT 1; SELECT 2"), Code::invalid);
+}
+
 TEST_F(Workspaces, BindsValues) {
   const Value values[] = {std::int64_t{7}, 0.5, std::string("it's"), true, std::monostate{}};
   EXPECT_EQ(rows("SELECT $1::BIGINT, $2::DOUBLE, $3, $4::BOOLEAN, $5::VARCHAR", values),

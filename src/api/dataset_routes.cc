@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: Apache-2.0
+// datasets: versions, uploads, rows, SQL
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "api/call.h"
+#include "api/page.h"
+#include "api/project.h"
+#include "api/turn.h"
+#include "foundation/base/produced.h"
+#include "lifecycle/data/ask.h"
+#include "lifecycle/data/datasets.h"
+
+namespace falaj::api {
+namespace {
+
+constexpr int kRoomsMax = 4;  // each may take as much memory as its limit
+constexpr std::int64_t kRowsMax = 100'000;
+constexpr std::string_view kFormats[] = {"csv", "jsonl", "parquet"};
+constexpr std::string_view kModes[] = {"append", "overwrite"};
+
+struct ListQuery {
+  std::string cursor;
+  std::int64_t limit = kPageItems;
+};
+struct ColumnOut {
+  std::string name, type;
+  bool nullable = true;
+};
+struct VersionOut {
+  std::string dataset, id, mode, source, created_by;
+  std::int64_t number = 0, major = 1, rows = 0, bytes = 0, created_us = 0;
+  std::optional<std::int64_t> parent;
+  std::vector<ColumnOut> columns;
+  std::vector<data::ColumnStats> stats;
+  std::vector<std::string> warnings;
+};
+struct DatasetOut {
+  std::string name;
+  std::int64_t versions = 0;
+  std::optional<VersionOut> newest;
+};
+struct UploadOut {
+  std::string id;
+};
+struct PartOut {
+  std::int64_t number = 0, bytes = 0;
+};
+struct PartsOut {
+  std::vector<PartOut> parts;
+};
+struct FormatQuery {
+  std::string format;
+};
+struct ColumnsOut {
+  std::vector<ColumnOut> columns;
+};
+struct FinishIn {
+  std::string format, mode = "append", source;
+};
+struct RowsQuery {
+  std::int64_t limit = 10;
+};
+struct RowsOut {
+  std::vector<ColumnOut> columns;
+  json::value rows = json::array{};
+  bool whole = true;
+};
+struct SqlIn {
+  std::string sql;
+  std::int64_t rows = 1000;
+  std::int64_t time_us = 60'000'000;
+};
+struct DiffQuery {
+  std::int64_t from = 0, to = 0;
+};
+struct DiffOut {
+  std::vector<std::string> schema;
+  std::int64_t rows_before = 0, rows_after = 0, added = 0, removed = 0;
+  std::optional<std::int64_t> changed;
+};
+struct RemovedOut {
+  std::int64_t bytes = 0;
+};
+
+}  // namespace
+}  // namespace falaj::api
+
+namespace falaj {
+using namespace api;
+
+template <>
+struct Shape<ListQuery> {
+  using T = ListQuery;
+  static constexpr std::string_view name = "DatasetListQuery";
+  static constexpr auto fields = std::make_tuple(field("cursor", &T::cursor, "From the page before."),
+                                                 field("limit", &T::limit, "Most items.").range(1, kPageItemsMax));
+};
+template <>
+struct Shape<ColumnOut> {
+  using T = ColumnOut;
+  static constexpr std::string_view name = "DatasetColumn";
+  static constexpr auto fields =
+      std::make_tuple(field("name", &T::name, "As queries call it."), field("type", &T::type, "What it holds."),
+                      field("nullable", &T::nullable, "Whether a value may be missing."));
+};
+template <>
+struct Shape<VersionOut> {
+  using T = VersionOut;
+  static constexpr std::string_view name = "DatasetVersion";
+  static constexpr auto fields = std::make_tuple(
+      field("dataset", &T::dataset, "Of which dataset."),
+      field("number", &T::number, "1, 2, 3, ...; never used again."),
+      field("id", &T::id, "Digest of its columns and the content of its files."),
+      field("mode", &T::mode, "append or overwrite."), field("parent", &T::parent, "The version it was appended to."),
+      field("major", &T::major, "Of its columns."), field("rows", &T::rows, "In all."),
+      field("bytes", &T::bytes, "Of its files, as Parquet."), field("source", &T::source, "What it was made of."),
+      field("created_us", &T::created_us, "When, in microseconds since 1970."),
+      field("created_by", &T::created_by, "By whom."), field("columns", &T::columns, "Its columns."),
+      field("stats", &T::stats, "Of the rows that came in with it."),
+      field("warnings", &T::warnings, "Expectations that did not hold."));
+};
+template <>
+struct Shape<DatasetOut> {
+  using T = DatasetOut;
+  static constexpr std::string_view name = "Dataset";
+  static constexpr auto fields =
+      std::make_tuple(field("name", &T::name, "Its name."), field("versions", &T::versions, "How many it has."),
+                      field("newest", &T::newest, "The last of them."));
+};
+template <>
+struct Shape<UploadOut> {
+  static constexpr std::string_view name = "DatasetUpload";
+  static constexpr auto fields = std::make_tuple(field("id", &UploadOut::id, "For the parts, and to finish it."));
+};
+template <>
+struct Shape<PartOut> {
+  static constexpr std::string_view name = "DatasetPart";
+  static constexpr auto fields = std::make_tuple(field("number", &PartOut::number, "0, 1, 2, ..."),
+                                                 field("bytes", &PartOut::bytes, "Durable already."));
+};
+template <>
+struct Shape<PartsOut> {
+  static constexpr std::string_view name = "DatasetParts";
+  static constexpr auto fields = std::make_tuple(field("parts", &PartsOut::parts, "Those that are there."));
+};
+template <>
+struct Shape<FormatQuery> {
+  static constexpr std::string_view name = "DatasetFormatQuery";
+  static constexpr auto fields =
+      std::make_tuple(field("format", &FormatQuery::format, "What the bytes are.").required().one_of(kFormats));
+};
+template <>
+struct Shape<ColumnsOut> {
+  static constexpr std::string_view name = "DatasetColumns";
+  static constexpr auto fields = std::make_tuple(field("columns", &ColumnsOut::columns, "As the bytes seem to have."));
+};
+template <>
+struct Shape<FinishIn> {
+  using T = FinishIn;
+  static constexpr std::string_view name = "DatasetFinish";
+  static constexpr auto fields = std::make_tuple(
+      field("format", &T::format, "What the bytes are.").required().one_of(kFormats),
+      field("mode", &T::mode, "append: to the newest version; overwrite: instead of it.").one_of(kModes),
+      field("source", &T::source, "In words, such as the file's name.").length(0, 1000));
+};
+template <>
+struct Shape<RowsQuery> {
+  static constexpr std::string_view name = "DatasetRowsQuery";
+  static constexpr auto fields =
+      std::make_tuple(field("limit", &RowsQuery::limit, "How many rows.").range(1, kRowsMax));
+};
+template <>
+struct Shape<RowsOut> {
+  using T = RowsOut;
+  static constexpr std::string_view name = "DatasetRows";
+  static constexpr auto fields =
+      std::make_tuple(field("columns", &T::columns, "Of the answer."),
+                      field("rows", &T::rows, "Lists of values: numbers, text, booleans, null; times as RFC 3339."),
+                      field("whole", &T::whole, "False when there are more rows than were asked for."));
+};
+template <>
+struct Shape<SqlIn> {
+  using T = SqlIn;
+  static constexpr std::string_view name = "DatasetSql";
+  static constexpr auto fields = std::make_tuple(
+      field("sql", &T::sql, "One SELECT; tables are datasets, or \"NAME@VERSION\".").required().length(1, 100'000),
+      field("rows", &T::rows, "Most rows of the answer.").range(1, kRowsMax),
+      field("time", &T::time_us, "Stop it after this long.").duration().range(1'000, 3'600'000'000));
+};
+template <>
+struct Shape<DiffQuery> {
+  static constexpr std::string_view name = "DatasetDiffQuery";
+  static constexpr auto fields =
+      std::make_tuple(field("from", &DiffQuery::from, "A version.").required().range(1, INT64_MAX),
+                      field("to", &DiffQuery::to, "Another.").required().range(1, INT64_MAX));
+};
+template <>
+struct Shape<DiffOut> {
+  using T = DiffOut;
+  static constexpr std::string_view name = "DatasetDiff";
+  static constexpr auto fields =
+      std::make_tuple(field("schema", &T::schema, "How columns differ, in words."),
+                      field("rows_before", &T::rows_before, "In all."), field("rows_after", &T::rows_after, "In all."),
+                      field("added", &T::added, "Rows (by key, if there is one) only in the second."),
+                      field("removed", &T::removed, "Rows only in the first."),
+                      field("changed", &T::changed, "Rows of the same key that differ."));
+};
+template <>
+struct Shape<RemovedOut> {
+  static constexpr std::string_view name = "DatasetRemoved";
+  static constexpr auto fields = std::make_tuple(
+      field("bytes", &RemovedOut::bytes, "That no version has any more; freed by the next collection."));
+};
+}  // namespace falaj
+
+namespace falaj::api {
+namespace {
+
+using vault::Where;
+
+std::vector<ColumnOut> out_of(const table::Schema& schema) {
+  std::vector<ColumnOut> out;
+  for (const auto& c : schema) out.push_back({c.name, std::string(table::name(c.type)), c.nullable});
+  return out;
+}
+
+VersionOut out_of(const data::Version& v) {
+  VersionOut out;
+  out.dataset = v.dataset;
+  out.number = v.number;
+  out.id = v.id.hex();
+  out.mode = data::name(v.mode);
+  out.parent = v.parent;
+  out.major = v.major;
+  out.rows = v.rows;
+  out.bytes = v.bytes;
+  out.source = v.source;
+  out.created_us = v.created_us;
+  out.created_by = v.created_by;
+  out.columns = out_of(v.schema);
+  out.stats = v.stats;
+  out.warnings = v.warnings;
+  return out;
+}
+
+DatasetOut out_of(const data::Dataset& d) {
+  DatasetOut out{d.name, d.versions, std::nullopt};
+  if (d.newest) out.newest = out_of(*d.newest);
+  return out;
+}
+
+// JSON has no NaN, and its readers no integers beyond 2^53 but as text.
+json::value cell(const table::Chunk& chunk, std::size_t column, std::size_t row) {
+  if (chunk.is_null(column, row)) return nullptr;
+  switch (chunk.type(column)) {
+    case table::Type::boolean:
+      return chunk.as<bool>(column)[row];
+    case table::Type::int32:
+    case table::Type::int64:
+      return chunk.integer(column, row);
+    case table::Type::float32:
+    case table::Type::float64: {
+      const auto value = chunk.real(column, row);
+      if (std::isfinite(value)) return value;
+      return std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
+    }
+    case table::Type::date:
+      return json::value(format_time(chunk.integer(column, row) * 86'400'000'000).substr(0, 10));
+    case table::Type::timestamp:
+      return json::value(format_time(chunk.integer(column, row)));
+    case table::Type::bytes:
+      return json::value(to_base64(as_bytes(chunk.text(column, row))));
+    case table::Type::text:
+      return json::value(chunk.text(column, row));
+  }
+  return nullptr;
+}
+
+void add_rows(json::array& out, const table::Chunk& chunk, std::size_t rows) {
+  for (std::size_t r = 0; r < rows; ++r) {
+    json::array row;
+    row.reserve(chunk.columns());
+    for (std::size_t c = 0; c < chunk.columns(); ++c) row.push_back(cell(chunk, c, r));
+    out.push_back(std::move(row));
+  }
+}
+
+iam::Scope scope_of(const Where& where, const std::string& dataset) {
+  return iam::Scope::of(where.tenant.str(), where.project.str(), "dataset", dataset);
+}
+
+// "3" or "newest".
+std::optional<std::int64_t> number_of(const std::string& text) {
+  if (text == "newest") return std::nullopt;
+  const auto number = parse_int(text);
+  if (!number || *number < 1) throw Error(Code::invalid, fmt::format("version: a number, or newest, not '{}'", text));
+  return number;
+}
+
+// A role may be for some datasets only; lists and SQL are of the project.
+std::string_view thing(std::string_view path) {
+  return path.find("{name}") == std::string_view::npos ? "{scope}" : "{scope}/dataset/{name}";
+}
+Declaration reads(std::string_view path, std::string_view summary) {
+  return {Method::get,   path,   Permission::of("dataset.read", thing(path)), BodyLimit::none(), Audit::read(),
+          Place::worker, summary};
+}
+Declaration writes(Method method, std::string_view path, std::string_view verb, std::string_view summary) {
+  return {method,
+          path,
+          Permission::of(method == Method::del ? "dataset.delete" : "dataset.write", thing(path)),
+          BodyLimit{method == Method::del ? 0U : 64U * 1024},
+          Audit::verb(verb),
+          Place::worker,
+          summary};
+}
+
+RowsOut ask(Platform& platform, Call& call, const SqlIn& in) {
+  const auto where = project_of(call);
+  RowsOut out;
+  auto& rows = out.rows.as_array();
+  const auto answered = data::ask(
+      platform.datasets, where, {in.sql, sys::Micros(in.time_us), static_cast<std::uint64_t>(in.rows)}, platform.clock,
+      [&](const std::string& dataset) { call.require("dataset.read", scope_of(where, dataset)); },
+      [&](const table::Chunk& chunk, std::size_t n) { add_rows(rows, chunk, n); });
+  out.columns = out_of(answered.schema);
+  out.whole = answered.whole;
+  return out;
+}
+
+net::Response send_rows(Platform& platform, Call& call, const std::string& format, Turns& turns) {
+  const auto where = project_of(call);
+  auto turn = std::make_shared<Turn>(turns);
+  const auto version = platform.datasets.version(where, call.parameter("name"), number_of(call.parameter("version")));
+  std::shared_ptr<table::Workspace> room = platform.datasets.room();
+  platform.datasets.open(*room, where, version, "rows");
+  auto produced = std::make_shared<Produced>([room, turn, format](const std::function<void(BytesView)>& put) {
+    room->put("out", table::sink_to(put));
+    room->run(fmt::format("COPY (SELECT * FROM rows) TO 'out' ({})", format == "csv" ? "FORMAT csv, HEADER"
+                                                                     : format == "jsonl"
+                                                                         ? "FORMAT json"
+                                                                         : "FORMAT parquet, COMPRESSION zstd"));
+  });
+  net::Response response;
+  response.headers.add("Content-Type", format == "csv" ? "text/csv" : "application/octet-stream");
+  response.body = net::StreamBody{[produced] { return produced->next(); }, std::nullopt};
+  return response;
+}
+
+void add_reading(Routes& routes, Platform& platform, const std::shared_ptr<Turns>& turns) {
+  auto& datasets = platform.datasets;
+  routes.add<ListQuery, Page<DatasetOut>>(
+      reads("/v1/datasets", "Datasets of a project with their newest versions."),
+      [&datasets](Call& call, const ListQuery& in) {
+        Page<DatasetOut> page;
+        for (const auto& d : datasets.list(project_of(call), in.cursor, static_cast<std::size_t>(in.limit)))
+          page.items.push_back(out_of(d));
+        if (page.items.size() == static_cast<std::size_t>(in.limit)) page.next = page.items.back().name;
+        return page;
+      });
+  routes.add<Nothing, DatasetOut>(reads("/v1/datasets/{name}", "A dataset and its newest version."),
+                                  [&datasets](Call& call, const Nothing&) {
+                                    return out_of(datasets.dataset(project_of(call), call.parameter("name")));
+                                  });
+  routes.add<ListQuery, Page<VersionOut>>(
+      reads("/v1/datasets/{name}/versions", "Versions of a dataset, newest first."),
+      [&datasets](Call& call, const ListQuery& in) {
+        const auto below = in.cursor.empty() ? INT64_MAX : static_cast<std::int64_t>(offset_of(in.cursor));
+        Page<VersionOut> page;
+        for (const auto& v :
+             datasets.versions(project_of(call), call.parameter("name"), below, static_cast<std::size_t>(in.limit)))
+          page.items.push_back(out_of(v));
+        if (page.items.size() == static_cast<std::size_t>(in.limit))
+          page.next = std::to_string(page.items.back().number);
+        return page;
+      });
+  routes.add<Nothing, VersionOut>(
+      reads("/v1/datasets/{name}/versions/{version}", "A version: a number, or newest."),
+      [&datasets](Call& call, const Nothing&) {
+        return out_of(datasets.version(project_of(call), call.parameter("name"), number_of(call.parameter("version"))));
+      });
+  routes.add<DiffQuery, DiffOut>(reads("/v1/datasets/{name}/diff", "How two versions differ."),
+                                 [&datasets, turns](Call& call, const DiffQuery& in) {
+                                   const Turn turn(*turns);
+                                   const auto where = project_of(call);
+                                   const auto& name = call.parameter("name");
+                                   const auto d = datasets.diff(where, datasets.version(where, name, in.from),
+                                                                datasets.version(where, name, in.to));
+                                   return DiffOut{d.schema, d.rows_before, d.rows_after, d.added, d.removed, d.changed};
+                                 });
+  routes.add<RowsQuery, RowsOut>(
+      reads("/v1/datasets/{name}/versions/{version}/rows", "The first rows of a version."),
+      [&platform, turns](Call& call, const RowsQuery& in) {
+        const Turn turn(*turns);
+        auto table = call.parameter("name");
+        if (const auto number = number_of(call.parameter("version"))) table += fmt::format("@{}", *number);
+        return ask(
+            platform, call,
+            {fmt::format("SELECT * FROM {} LIMIT {}", table::identifier(table), in.limit), in.limit, 60'000'000});
+      });
+  routes.add<SqlIn, RowsOut>(
+      {Method::post, "/v1/datasets/sql", Permission::of("dataset.read", "{scope}"), BodyLimit{200 * 1024},
+       Audit::read(), Place::worker, "The answer to a SELECT over datasets that the caller may read."},
+      [&platform, turns](Call& call, const SqlIn& in) {
+        const Turn turn(*turns);
+        return ask(platform, call, in);
+      });
+  routes.add_stream<FormatQuery>(
+      reads("/v1/datasets/{name}/versions/{version}/export", "All rows of a version as one file."),
+      "application/octet-stream", [&platform, turns](Call& call, const FormatQuery& in, net::Request&) {
+        return send_rows(platform, call, in.format, *turns);
+      });
+}
+
+void add_uploads(Routes& routes, Platform& platform, const std::shared_ptr<Turns>& turns) {
+  auto& datasets = platform.datasets;
+  routes.add<Nothing, UploadOut>(
+      writes(Method::post, "/v1/datasets/{name}/uploads", "dataset.upload", "Begin to bring rows in."),
+      [&datasets](Call& call, const Nothing&) {
+        const auto where = project_of(call);
+        return UploadOut{
+            datasets.begin(where, call.parameter("name"), call.act(scope_of(where, call.parameter("name")).str()))};
+      });
+  routes.add_stream<Nothing>(
+      {Method::put, "/v1/datasets/{name}/uploads/{id}/parts/{number}",
+       Permission::of("dataset.write", "{scope}/dataset/{name}"), BodyLimit{std::uint64_t{256} << 20},
+       Audit::verb("dataset.upload"), Place::worker,
+       "The body is one part of the bytes. Durable when it answers; putting it again replaces it."},
+      "", [&datasets](Call& call, const Nothing&, net::Request& request) {
+        const auto where = project_of(call);
+        const auto number = parse_int(call.parameter("number"));
+        if (!number) throw Error(Code::invalid, "part: must be a number");
+        datasets.put_part(
+            where, call.parameter("name"), call.parameter("id"), *number,
+            [&](std::span<std::byte> out) { return request.body.read(out); }, call.act(where.scope().str()));
+        return detail::json_response(json::object{});
+      });
+  routes.add<Nothing, PartsOut>(
+      reads("/v1/datasets/{name}/uploads/{id}", "Which parts are there, to go on after a break."),
+      [&datasets](Call& call, const Nothing&) {
+        PartsOut out;
+        for (const auto& part : datasets.parts(project_of(call), call.parameter("name"), call.parameter("id")))
+          out.parts.push_back({part.number, static_cast<std::int64_t>(part.bytes)});
+        return out;
+      });
+  routes.add<FormatQuery, ColumnsOut>(
+      reads("/v1/datasets/{name}/uploads/{id}/columns", "The columns that the bytes seem to have."),
+      [&datasets, turns](Call& call, const FormatQuery& in) {
+        const Turn turn(*turns);
+        return ColumnsOut{out_of(datasets.infer(project_of(call), call.parameter("name"), call.parameter("id"),
+                                                *data::parse_format(in.format)))};
+      });
+  routes.add<FinishIn, VersionOut>(
+      writes(Method::post, "/v1/datasets/{name}/uploads/{id}/finish", "dataset.ingest",
+             "Make a version of the bytes: all or nothing, and once however often it is asked."),
+      [&datasets, turns](Call& call, const FinishIn& in) {
+        const Turn turn(*turns);
+        const auto where = project_of(call);
+        return out_of(datasets.finish(where, call.parameter("name"), call.parameter("id"),
+                                      {*data::parse_format(in.format), *data::parse_mode(in.mode), in.source, ""},
+                                      call.act(where.scope().str())));
+      });
+}
+
+}  // namespace
+
+void add_dataset_routes(Routes& routes, Platform& platform) {
+  const auto turns = std::make_shared<Turns>(kRoomsMax, "queries and ingests");
+  add_reading(routes, platform, turns);
+  add_uploads(routes, platform, turns);
+  auto& datasets = platform.datasets;
+  const auto remove = [&datasets](Call& call, std::optional<std::int64_t> number) {
+    const auto where = project_of(call);
+    const auto& name = call.parameter("name");
+    return RemovedOut{
+        static_cast<std::int64_t>(datasets.remove(where, name, number, call.act(scope_of(where, name).str())))};
+  };
+  routes.add<Nothing, RemovedOut>(
+      writes(Method::del, "/v1/datasets/{name}/versions/{version}", "dataset.delete",
+             "Remove a version for good, with the files that only it has."),
+      [remove](Call& call, const Nothing&) { return remove(call, number_of(call.parameter("version")).value_or(0)); });
+  routes.add<Nothing, RemovedOut>(
+      writes(Method::del, "/v1/datasets/{name}/versions", "dataset.delete", "Remove all versions for good."),
+      [remove](Call& call, const Nothing&) { return remove(call, std::nullopt); });
+}
+
+}  // namespace falaj::api
