@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "lifecycle/data/datasets.h"
+
+namespace falaj::data {
+
+struct Ask {
+  std::string sql;
+  sys::Micros time_max = std::chrono::minutes(1);
+  std::uint64_t rows_max = 100'000;
+};
+
+// A user's SELECT over datasets of the project: "flights" is the newest version, "flights@3" (in double quotes) that
+// one. `may_read` throws for a dataset that the caller may not read; only what the SELECT names is there at all.
+// Returns the columns; `each` gets at most rows_max rows. Errors: invalid, denied, deadline, exhausted.
+struct Answered {
+  table::Schema schema;
+  bool whole = true;  // false: there were more rows than rows_max
+};
+Answered ask(Datasets& datasets, const Where& where, const Ask& question, const sys::Clock& clock,
+             const std::function<void(const std::string& dataset)>& may_read,
+             const std::function<void(const table::Chunk&, std::size_t rows)>& each);
+
+}  // namespace falaj::data
