@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/plot.h"
+#include "cli/plot_png.h"
 #include "foundation/base/text.h"
 
 namespace falaj::cli {
@@ -297,7 +298,7 @@ void plot(Session& session, const PlotOptions& options) {
   const auto svg = to_svg(chart);
   if (options.out == "-") return session.output().raw(svg);
   ResultFile file(options.out);
-  file.write(as_bytes(svg));
+  file.write(as_bytes(options.out.ends_with(".png") ? svg_to_png(svg) : svg));
   file.keep();
   session.output().line(fmt::format("wrote {}", options.out));
 }
@@ -327,10 +328,10 @@ void add_run_reading(CLI::App& run, Session& session) {
   compare_command->callback([&session, which, only] { compare(session, *which, *only); });
 
   auto plotted = std::make_shared<PlotOptions>();
-  auto* plot_command = run.add_subcommand("plot", "Draw a metric of one or more runs as an SVG line chart");
+  auto* plot_command = run.add_subcommand("plot", "Draw a metric of one or more runs as a line chart, SVG or PNG");
   plot_command->add_option("runs", plotted->runs, "The runs")->required()->expected(1, 24);
   plot_command->add_option("-m,--metric", plotted->metric, "Which metric")->required();
-  plot_command->add_option("-O,--out", plotted->out, "The file to write; - is standard output")->required();
+  plot_command->add_option("-O,--out", plotted->out, "The file to write, .svg or .png; - is SVG on standard output")->required();
   plot_command->add_option("--x", plotted->x, "step or time")->check(CLI::IsMember({"step", "time"}));
   plot_command->add_option("--points", plotted->points, "Most points of a line; lows and highs are kept")
       ->capture_default_str()

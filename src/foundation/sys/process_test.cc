@@ -76,6 +76,28 @@ TEST_F(RealProcessesTest, TellsExitStatusAndSignal) {
   child->signal(SIGKILL);                           // harmless now
 }
 
+TEST_F(RealProcessesTest, GivesItsOutputToADescriptorOfOurs) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const Descriptor out(ends[0]);
+  Descriptor in(ends[1]);
+  auto command = shell("echo said; echo wrong >&2");
+  command.stdout_descriptor = command.stderr_descriptor = in.get();
+  EXPECT_EQ(processes_.start(command)->wait(kLong), (Exit{0, 0}));
+  in = Descriptor();  // ours was not taken: the pipe ends only now
+  std::string text(100, '\0');
+  const auto n = ::read(out.get(), text.data(), text.size());
+  EXPECT_EQ(text.substr(0, static_cast<std::size_t>(n)), "said\nwrong\n");
+}
+
+TEST_F(RealProcessesTest, TellsWhatAChildTook) {
+  const auto child = processes_.start(shell("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"));
+  EXPECT_EQ(child->usage().memory_peak_bytes, 0U);
+  EXPECT_EQ(child->wait(kLong), (Exit{0, 0}));
+  EXPECT_GT(child->usage().cpu, Micros(0));
+  EXPECT_GT(child->usage().memory_peak_bytes, 100'000U);
+}
+
 TEST_F(RealProcessesTest, WaitsNoLongerThanAsked) {
   const auto child = processes_.start(shell("exec sleep 1000"));
   EXPECT_EQ(child->wait(Micros(0)), std::nullopt);

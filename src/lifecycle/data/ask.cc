@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lifecycle/data/ask.h"
 
-#include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -11,6 +11,18 @@ namespace falaj::data {
 namespace {
 
 constexpr std::size_t kTablesMax = 100;
+
+// About what a row of an answer takes.
+std::uint64_t bytes_of(const table::Chunk& chunk, std::size_t row) {
+  std::uint64_t out = 0;
+  for (std::size_t c = 0; c < chunk.columns(); ++c) {
+    out += sizeof(double);
+    const auto type = chunk.type(c);
+    if ((type == table::Type::text || type == table::Type::bytes) && !chunk.is_null(c, row))
+      out += chunk.text(c, row).size();
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -24,21 +36,29 @@ Answered ask(Datasets& datasets, const Where& where, const Ask& question, const 
                                               format_duration_us(question.time_max.count())));
   };
   const auto room = datasets.room();
-  for (std::size_t tables = 0; const auto table = room->missing_table(question.sql); ++tables) {
-    if (tables == kTablesMax) throw Error(Code::exhausted, fmt::format("a query has at most {} tables", kTablesMax));
+  std::set<std::string> opened;
+  while (const auto table = room->missing_table(question.sql)) {
+    if (opened.size() == kTablesMax)
+      throw Error(Code::exhausted, fmt::format("a query has at most {} tables", kTablesMax));
+    // "elsewhere.flights" stays missing whatever is opened here.
+    if (!opened.insert(*table).second)
+      throw Error(Code::invalid, fmt::format("'{}': a dataset is named alone, without a schema before it", *table));
     const auto named = parse_version_name(*table);
     may_read(named.name);
     datasets.open(*room, where, datasets.version(where, named.name, named.number), *table);
   }
   room->confine();
   Answered out;
-  std::uint64_t given = 0;
+  std::uint64_t given = 0, bytes = 0;
   out.schema = room->query(
       question.sql, {},
       [&](const table::Chunk& chunk) {
-        const auto rows = std::min<std::uint64_t>(chunk.rows(), question.rows_max - given);
+        std::uint64_t rows = 0;
+        while (rows < chunk.rows() && given < question.rows_max && bytes < question.bytes_max) {
+          bytes += bytes_of(chunk, rows);
+          ++rows, ++given;
+        }
         each(chunk, rows);
-        given += rows;
         out.whole = rows == chunk.rows();
         return out.whole;
       },

@@ -234,7 +234,7 @@ struct Workspace::Rep {
     throw error_of(data);
   }
 
-  duckdb::unique_ptr<duckdb::PreparedStatement> prepare(const std::string& sql) {
+  duckdb::unique_ptr<duckdb::SQLStatement> parse(const std::string& sql) {
     doors->take_thrown();
     duckdb::vector<duckdb::unique_ptr<duckdb::SQLStatement>> statements;
     try {
@@ -244,7 +244,11 @@ struct Workspace::Rep {
     }
     if (statements.size() != 1)
       throw Error(Code::invalid, fmt::format("one statement is expected, not {}", statements.size()));
-    auto prepared = connection.Prepare(std::move(statements.front()));
+    return std::move(statements.front());
+  }
+
+  duckdb::unique_ptr<duckdb::PreparedStatement> prepare(const std::string& sql) {
+    auto prepared = connection.Prepare(parse(sql));
     if (prepared->HasError()) fail(prepared->error);
     // After binding: what stands in the text may have been a SELECT and more than that.
     if (confined && (prepared->GetStatementType() != duckdb::StatementType::SELECT_STATEMENT ||
@@ -337,15 +341,16 @@ Schema Workspace::describe(const std::string& sql) {
   return schema;
 }
 
-std::vector<std::string> Workspace::tables(const std::string& sql) {
-  try {
-    const auto names = rep_->connection.GetTableNames(sql);
-    std::vector<std::string> out(names.begin(), names.end());
-    std::sort(out.begin(), out.end());
-    return out;
-  } catch (const std::exception& e) {
-    throw error_of(ErrorData(e));
-  }
+std::optional<std::string> Workspace::missing_table(const std::string& sql) {
+  auto& rep = *rep_;
+  const auto prepared = rep.connection.Prepare(rep.parse(sql));
+  if (!prepared->HasError()) return std::nullopt;
+  const auto& about = prepared->error.ExtraInfo();
+  const auto type = about.find("type"), name = about.find("name");
+  if (prepared->error.Type() != ExceptionType::CATALOG || type == about.end() || name == about.end() ||
+      type->second != "Table")
+    rep.fail(prepared->error);
+  return name->second;
 }
 
 void Workspace::confine() {

@@ -98,8 +98,8 @@ class Workspace {
   Schema query(const std::string& sql, std::span<const Value> values, const std::function<bool(const Chunk&)>& each,
                const Watch& watch = {});
   Schema describe(const std::string& sql);  // the columns it would give
-  // The tables that a statement names and does not define itself, in order of their names.
-  std::vector<std::string> tables(const std::string& sql);
+  // A table that the statement needs and that is not here, if there is one; other faults are thrown.
+  std::optional<std::string> missing_table(const std::string& sql);
 
   // For SQL of a user: from here on settings are fixed and only one SELECT at a time is taken.
   void confine();

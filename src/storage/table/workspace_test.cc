@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 #include <thread>
 
 #include "foundation/base/testing.h"
@@ -44,14 +45,19 @@ TEST_F(Workspaces, AnswersInOurTypes) {
   EXPECT_ERROR(rows("SELECT 170141183460469231731687303715884105727::HUGEINT"), Code::invalid);
 }
 
-TEST_F(Workspaces, KnowsWhichTablesAStatementNames) {
-  using Names = std::vector<std::string>;
-  EXPECT_EQ(
-      room_.tables("WITH w AS (SELECT * FROM b) SELECT * FROM \"a@3\" JOIN w USING (x) WHERE y IN (SELECT z FROM c)"),
-      (Names{"a@3", "b", "c"}));
-  EXPECT_EQ(room_.tables("SELECT 1"), Names{});
-  EXPECT_ERROR(room_.tables("SELEC 1"), Code::invalid);
-  EXPECT_ERROR(room_.tables("SELECT 1; SELECT 2"), Code::invalid);
+TEST_F(Workspaces, SaysWhichTableIsMissing) {
+  const std::string sql =
+      "WITH w AS (SELECT * FROM b) SELECT * FROM \"a@3\" JOIN w USING (x) WHERE x IN (SELECT x FROM c)";
+  std::set<std::string> made;
+  while (const auto name = room_.missing_table(sql)) {
+    ASSERT_TRUE(made.insert(*name).second);
+    room_.run("CREATE VIEW " + identifier(*name) + " AS SELECT 1 AS x");
+  }
+  EXPECT_EQ(made, (std::set<std::string>{"a@3", "b", "c"}));
+  EXPECT_EQ(room_.missing_table("SELECT 1"), std::nullopt);
+  EXPECT_ERROR(room_.missing_table("SELEC 1"), Code::invalid);
+  EXPECT_ERROR(room_.missing_table("SELECT 1; SELECT 2"), Code::invalid);
+  EXPECT_ERROR(room_.missing_table("SELECT nothing(1)"), Code::invalid);
 }
 
 TEST_F(Workspaces, BindsValues) {
