@@ -61,14 +61,19 @@ int run(int argc, char** argv, Session& session, const std::function<void(CLI::A
   add_access_commands(app, session);
   add_resource_commands(app, session);
   add_blob_commands(app, session);
+  add_dataset_commands(app, session);
   add_track_commands(app, session);
   add_model_commands(app, session);
   add_lineage_commands(app, session);
   add_retention_commands(app, session);
   add_audit_commands(app, session);
   let_options_fall_through(app);
+  // What follows is somebody else's command line: CLI11 would look for our options in it.
   const auto dashes = std::find(argv, argv + argc, std::string_view("--"));
-  if (dashes != argv + argc) session.after_dashes = static_cast<std::size_t>(argv + argc - dashes) - 1;
+  if (dashes != argv + argc && std::find(argv, dashes, std::string_view("exec")) != dashes) {
+    session.after_dashes.assign(dashes + 1, argv + argc);
+    argc = static_cast<int>(dashes - argv);
+  }
   try {
     app.parse(argc, argv);
     return session.status;

@@ -225,16 +225,11 @@ void add_exec_command(CLI::App& run, Session& session) {
       "exec", "Run a command as a run, with its source, output and end: falaj run exec first -- python train.py");
   command->add_option("-e,--experiment", options->experiment, "Its experiment, made when missing; Default when absent");
   command->add_option("--tag", options->tags, "KEY=VALUE; may be repeated");
-  command->add_option("command", options->command, "[NAME] -- COMMAND...: a name, else one is made up; what to run")
-      ->required();
+  command->add_option("name", options->name, "Its name; one is made up when absent");
+  command->footer("What to run stands after '--'.");
   command->callback([&session, options] {
-    const auto given = options->command.size();
-    if (session.after_dashes == 0 || given < session.after_dashes || given > session.after_dashes + 1)
-      throw Error(Code::invalid, "say it so: falaj run exec [NAME] -- COMMAND...");
-    if (given > session.after_dashes) {
-      options->name = options->command.front();
-      options->command.erase(options->command.begin());
-    }
+    if (session.after_dashes.empty()) throw Error(Code::invalid, "say it so: falaj run exec [NAME] -- COMMAND...");
+    options->command = session.after_dashes;
     exec(session, *options);
   });
 }

@@ -27,8 +27,8 @@ class Session {
   std::string url, token, context, ca_file;  // "" = not given
   bool quiet = false;
   std::string tenant, project;
-  std::size_t after_dashes = 0;  // how many words stand after a "--" on the command line
-  int status = 0;                // what the program ends with when no error is thrown: of a command that it ran
+  std::vector<std::string> after_dashes;  // of a command that runs another: what stands after "--"
+  int status = 0;  // what the program ends with when no error is thrown: of a command that it ran
 
   client::ApiClient&
   api();  // made on first use from the options, the environment, the context, or this machine's own server
@@ -79,9 +79,10 @@ void add_blob_commands(CLI::App& app, Session& session);     // blob, key
 void add_audit_commands(CLI::App& app, Session& session);    // audit
 void add_track_commands(CLI::App& app, Session& session);    // experiment, run
 void add_model_commands(CLI::App& app, Session& session);    // model
+void add_dataset_commands(CLI::App& app, Session& session);  // dataset
 void add_lineage_commands(CLI::App& app, Session& session);  // lineage, webhook
 void add_retention_commands(CLI::App& app, Session& session);
-void add_server_commands(CLI::App& app, Session& session);   // status, api, backup, config show
+void add_server_commands(CLI::App& app, Session& session);  // status, api, backup, config show
 
 // Parses and runs one command line. `more` adds the commands that only the composition root can: up, restore, config.
 int run(int argc, char** argv, Session& session, const std::function<void(CLI::App&)>& more);
