@@ -50,6 +50,7 @@ struct PartOut {
 };
 struct PartsOut {
   std::vector<PartOut> parts;
+  double done = 0;
 };
 struct FormatQuery {
   std::string format;
@@ -144,7 +145,9 @@ struct Shape<PartOut> {
 template <>
 struct Shape<PartsOut> {
   static constexpr std::string_view name = "DatasetParts";
-  static constexpr auto fields = std::make_tuple(field("parts", &PartsOut::parts, "Those that are there."));
+  static constexpr auto fields =
+      std::make_tuple(field("parts", &PartsOut::parts, "Those that are there."),
+                      field("done", &PartsOut::done, "How much of finishing it is done, 0 to 1."));
 };
 template <>
 struct Shape<FormatQuery> {
@@ -439,11 +442,12 @@ void add_uploads(Routes& routes, Platform& platform, const std::shared_ptr<Turns
         return detail::json_response(json::object{});
       });
   routes.add<Nothing, PartsOut>(
-      reads("/v1/datasets/{name}/uploads/{id}", "Which parts are there, to go on after a break."),
+      reads("/v1/datasets/{name}/uploads/{id}", "Which parts are there, to go on after a break, and how far it is."),
       [&datasets](Call& call, const Nothing&) {
         PartsOut out;
         for (const auto& part : datasets.parts(project_of(call), call.parameter("name"), call.parameter("id")))
           out.parts.push_back({part.number, static_cast<std::int64_t>(part.bytes)});
+        out.done = datasets.progress(call.parameter("id"));
         return out;
       });
   routes.add<FormatQuery, ColumnsOut>(

@@ -12,14 +12,16 @@ struct Ask {
   std::string sql;
   sys::Micros time_max = std::chrono::minutes(1);
   std::uint64_t rows_max = 100'000;
+  std::uint64_t bytes_max = std::uint64_t{32} << 20;  // of the values
 };
 
 // A user's SELECT over datasets of the project: "flights" is the newest version, "flights@3" (in double quotes) that
 // one. `may_read` throws for a dataset that the caller may not read; only what the SELECT names is there at all.
-// Returns the columns; `each` gets at most rows_max rows. Errors: invalid, denied, deadline, exhausted.
+// Returns the columns; `each` gets at most as many rows as the limits let. Errors: invalid, denied, deadline,
+// exhausted.
 struct Answered {
   table::Schema schema;
-  bool whole = true;  // false: there were more rows than rows_max
+  bool whole = true;  // false: there were more rows than the limits let
 };
 Answered ask(Datasets& datasets, const Where& where, const Ask& question, const sys::Clock& clock,
              const std::function<void(const std::string& dataset)>& may_read,

@@ -55,7 +55,7 @@ std::vector<Dataset> Datasets::list(const Where& where, const std::string& after
   return database_.read([&](sql::Reader& r) {
     auto out = r.all(
         "SELECT d.name, d.id, (SELECT COUNT(*) FROM data_version v WHERE v.dataset = d.id) FROM data_set d"
-        " WHERE d.tenant = ? AND d.project = ? AND d.name > ? ORDER BY d.name LIMIT ?",
+        " WHERE d.tenant = ? AND d.project = ? AND d.name > ? AND d.gone = 0 ORDER BY d.name LIMIT ?",
         {where.tenant.str(), where.project.str(), after, static_cast<std::int64_t>(limit)}, [](const sql::Row& row) {
           return Dataset{std::string(row.text(0)), row.integer(1), row.integer(2), std::nullopt};
         });

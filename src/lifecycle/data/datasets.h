@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -73,6 +74,7 @@ class Datasets {
   void put_part(const Where& where, const std::string& name, const std::string& upload, std::int64_t number,
                 const blob::Source& source, const sql::Act& act);
   std::vector<Part> parts(const Where& where, const std::string& name, const std::string& upload);
+  double progress(const std::string& upload) const;  // of a finish() that is under way, 0 to 1; 0 when none is
   // The columns that the bytes seem to have: what a new dataset may declare.
   table::Schema infer(const Where& where, const std::string& name, const std::string& upload, Format format);
   Version finish(const Where& where, const std::string& name, const std::string& upload, Finish how,
@@ -91,16 +93,22 @@ class Datasets {
   // A version, or all of them when no number is given. Returns the bytes that no version has any more.
   std::uint64_t remove(const Where& where, const std::string& name, std::optional<std::int64_t> number,
                        const sql::Act& act);
-  // Takes away what uploads that were never finished left behind; returns how many.
+  // Takes away what uploads that were never finished left behind, and files of batches that a kill or a refusal ended
+  // before they were part of a version; returns how many of both.
   std::size_t sweep(const sql::Act& act);
 
  private:
   struct Batch;  // rows on their way in
+  class Way;     // how far a batch is
   std::vector<vault::Entry> entries(const Where& where, const std::string& upload);
   std::optional<Version> finished(const Where& where, const std::string& name, const std::string& upload);
   void check_batch(const Where& where, Batch& batch);
-  File write_file(const Where& where, Batch& batch, std::size_t number, const std::string& partition,
-                  const std::string& select, const sql::Act& act);
+  void write_file(const Where& where, Batch& batch, std::size_t number, const std::string& cut, File& file,
+                  const sql::Act& act);
+  Version take_in(const Where& where, const std::string& name, std::int64_t row, table::Workspace& room,
+                  const std::string& select, const Finish& how, const sql::Act& act,
+                  const table::Workspace::Watch& watch);
+  std::size_t sweep_files(const sql::Act& act);
   Version write_batch(const Where& where, Batch& batch, const sql::Act& act);
 
   sql::Database& database_;
@@ -115,9 +123,10 @@ class Datasets {
 
   // One batch at a time goes into a dataset: its keys are checked against the rows that are there.
   class Turn;
-  Mutex mu_;
+  mutable Mutex mu_;
   std::condition_variable turns_;
   std::set<std::int64_t> busy_ GUARDED_BY(mu_);
+  std::map<std::string, double> under_way_ GUARDED_BY(mu_);  // by upload
 };
 
 // "flights" or "flights@3".

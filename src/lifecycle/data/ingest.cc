@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How uploaded bytes become a version: parts in the vault, a table in a room, checks, Parquet files in the vault, rows.
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "foundation/base/error.h"
+#include "foundation/base/log.h"
 #include "foundation/base/produced.h"
 #include "foundation/crypto/hash.h"
 #include "lifecycle/data/dataset_kind.h"
@@ -89,6 +91,15 @@ std::string joined(const std::vector<std::string>& names, std::string_view befor
   return out;
 }
 
+// The partition of a row as text; rows without a time have one of their own.
+std::string partition_of(const DatasetSpec& spec) {
+  if (spec.partition == "none") return "''";
+  return fmt::format("coalesce(strftime({}::TIMESTAMP, '{}'), '')", table::identifier(spec.time),
+                     spec.partition == "day"     ? "%Y-%m-%d"
+                     : spec.partition == "month" ? "%Y-%m"
+                                                 : "%Y");
+}
+
 Digest id_of(const table::Schema& schema, const std::vector<File>& files) {
   ByteWriter out;
   out.text("falaj dataset version 1");
@@ -97,7 +108,50 @@ Digest id_of(const table::Schema& schema, const std::vector<File>& files) {
   return crypto::sha256(out.bytes());
 }
 
+// Where in a version's making we are. Reading takes about half of the time, writing most of the rest.
+struct Stage {
+  double from, share;
+};
+constexpr Stage kReading{0, 0.5}, kChecking{0.5, 0.05}, kWriting{0.55, 0.35}, kMeasuring{0.9, 0.1};
+
 }  // namespace
+
+// Hands on what a statement says of itself as a part of the whole, to whoever asks for the upload's progress.
+class Datasets::Way {
+ public:
+  Way(Datasets& of, std::string upload, const table::Workspace::Watch& watch)
+      : of_(of), upload_(std::move(upload)), watch_(watch) {
+    enter(kReading);
+  }
+  ~Way() {
+    Lock lock(of_.mu_);
+    of_.under_way_.erase(upload_);
+  }
+  Way(const Way&) = delete;
+  Way& operator=(const Way&) = delete;
+
+  void enter(Stage stage) {
+    stage_ = stage;
+    note(0);
+  }
+  table::Workspace::Watch watch() {
+    return [this](double done) {
+      note(std::clamp(done, 0.0, 1.0));
+      if (watch_) watch_(done);
+    };
+  }
+
+ private:
+  void note(double done) {
+    if (upload_.empty()) return;
+    Lock lock(of_.mu_);
+    of_.under_way_[upload_] = stage_.from + stage_.share * done;
+  }
+  Datasets& of_;
+  const std::string upload_;
+  const table::Workspace::Watch& watch_;
+  Stage stage_{0, 0};
+};
 
 // Rows that are in table `staged` of the room and checked, before they are files.
 struct Datasets::Batch {
@@ -109,7 +163,8 @@ struct Datasets::Batch {
   Finish how;
   std::string place;  // below which its files are in the vault
   table::Workspace& room;
-  const table::Workspace::Watch& watch;
+  Way& way;
+  const table::Workspace::Watch watch;
 };
 
 class Datasets::Turn {
@@ -200,6 +255,10 @@ table::Schema Datasets::infer(const Where& where, const std::string& name, const
 
 Version Datasets::finish(const Where& where, const std::string& name, const std::string& upload, Finish how,
                          const sql::Act& act, const table::Workspace::Watch& watch) {
+  finished(where, name, upload);  // an unknown one need not wait for its turn
+  const auto row = database_.read([&](sql::Reader& r) { return need_dataset(r, where, name); });
+  const Turn turn(*this, row);
+  // Asked twice at once, the second finds what the first has made.
   if (auto done = finished(where, name, upload)) return std::move(*done);
   const auto spec = this->spec(where, name);
   const auto declared = spec.schema();
@@ -220,17 +279,30 @@ Version Datasets::finish(const Where& where, const std::string& name, const std:
     if (table::find(found, column.name)) typed.push_back(column);
   const auto select = fmt::format("SELECT {} FROM {}", select_list(found, declared), reader(how.format, gzip, typed));
   how.upload = upload;
-  auto version = store(where, name, *room, select, how, act, watch);
+  auto version = take_in(where, name, row, *room, select, how, act, watch);
   while (vault_.remove_below(where, upload_root(upload), 500, act).names > 0) {
   }
   return version;
+}
+
+double Datasets::progress(const std::string& upload) const {
+  Lock lock(mu_);
+  const auto found = under_way_.find(upload);
+  return found == under_way_.end() ? 0 : found->second;
 }
 
 Version Datasets::store(const Where& where, const std::string& name, table::Workspace& room, const std::string& select,
                         const Finish& how, const sql::Act& act, const table::Workspace::Watch& watch) {
   const auto row = database_.read([&](sql::Reader& r) { return need_dataset(r, where, name); });
   const Turn turn(*this, row);
-  Batch batch{name, row, spec(where, name), {}, std::nullopt, how, "", room, watch};
+  return take_in(where, name, row, room, select, how, act, watch);
+}
+
+Version Datasets::take_in(const Where& where, const std::string& name, std::int64_t row, table::Workspace& room,
+                          const std::string& select, const Finish& how, const sql::Act& act,
+                          const table::Workspace::Watch& watch) {
+  Way way(*this, how.upload, watch);
+  Batch batch{name, row, spec(where, name), {}, std::nullopt, how, "", room, way, way.watch()};
   batch.schema = batch.spec.schema();
   batch.place = fmt::format("{}{}/{:016x}/", kFiles, row, random_.next());
   batch.parent = database_.read([&](sql::Reader& r) { return newest_version(r, row, name); });
@@ -238,9 +310,21 @@ Version Datasets::store(const Where& where, const std::string& name, table::Work
     throw Error(Code::invalid,
                 fmt::format("mode: version {} has major {} and the dataset now {}; overwrite instead of appending",
                             batch.parent->number, batch.parent->major, batch.spec.major));
-  room.run("CREATE OR REPLACE TEMP TABLE staged AS " + select, {}, watch);
+  room.run("CREATE OR REPLACE TEMP TABLE staged AS " + select, {}, batch.watch);
+  way.enter(kChecking);
   check_batch(where, batch);
-  return write_batch(where, batch, act);
+  try {
+    return write_batch(where, batch, act);
+  } catch (...) {
+    // Nothing of it may stay. When this fails too, sweep() does it later.
+    try {
+      while (vault_.remove_below(where, batch.place, 500, act).names > 0) {
+      }
+    } catch (const Error& e) {
+      log::warn("batch_left_behind", {{"files", batch.place}, {"problem", e.what()}});
+    }
+    throw;
+  }
 }
 
 void Datasets::check_batch(const Where& where, Batch& batch) {
@@ -285,26 +369,13 @@ void Datasets::check_batch(const Where& where, Batch& batch) {
   refuse_if_any("rows", std::move(faults));
 }
 
-File Datasets::write_file(const Where& where, Batch& batch, std::size_t number, const std::string& partition,
-                          const std::string& select, const sql::Act& act) {
-  File file;
-  file.partition = partition;
+void Datasets::write_file(const Where& where, Batch& batch, std::size_t number, const std::string& cut, File& file,
+                          const sql::Act& act) {
   file.name = fmt::format("{}{:06}", batch.place, number);
   const auto& time = batch.spec.time;
-  const auto times = time.empty() ? std::string("NULL, NULL")
-                                  : fmt::format("epoch_us(min({0})::TIMESTAMP), epoch_us(max({0})::TIMESTAMP)",
-                                                table::identifier(time));
-  batch.room.query(
-      fmt::format("SELECT count(*), {} FROM ({})", times, select), {},
-      [&](const table::Chunk& chunk) {
-        file.rows = chunk.integer(0, 0);
-        if (!time.empty() && !chunk.is_null(1, 0)) {
-          file.first_us = chunk.integer(1, 0);
-          file.last_us = chunk.integer(2, 0);
-        }
-        return true;
-      },
-      batch.watch);
+  const auto select = batch.spec.partition == "none"
+                          ? std::string("SELECT * FROM staged")
+                          : fmt::format("SELECT * FROM staged WHERE {} = {}", cut, table::literal(file.partition));
   // Rows of a time lie together, so that a query for some of them reads only those.
   const auto order = time.empty() ? std::string() : fmt::format(" ORDER BY {}, rowid", table::identifier(time));
   Produced parquet([&](const std::function<void(BytesView)>& put) {
@@ -329,32 +400,41 @@ File Datasets::write_file(const Where& where, Batch& batch, std::size_t number, 
   const auto entry = vault_.put(where, zone, file.name, source, act);
   file.bytes = static_cast<std::int64_t>(entry.bytes);
   file.content = entry.content;
-  return file;
 }
 
 Version Datasets::write_batch(const Where& where, Batch& batch, const sql::Act& act) {
-  std::vector<std::string> partitions;
-  const auto cut = fmt::format("strftime({}::TIMESTAMP, '{}')", table::identifier(batch.spec.time),
-                               batch.spec.partition == "day"     ? "%Y-%m-%d"
-                               : batch.spec.partition == "month" ? "%Y-%m"
-                                                                 : "%Y");
-  if (batch.spec.partition != "none")
-    batch.room.query(
-        fmt::format("SELECT DISTINCT coalesce({}, '') FROM staged ORDER BY 1", cut), {},
-        [&](const table::Chunk& chunk) {
-          for (std::size_t i = 0; i < chunk.rows(); ++i) partitions.emplace_back(chunk.text(0, i));
-          return partitions.size() <= limits_.files_max;
-        },
-        batch.watch);
-  if (partitions.size() > limits_.files_max)
+  const auto cut = partition_of(batch.spec);
+  const auto& time = batch.spec.time;
+  const auto times = time.empty() ? std::string("NULL::BIGINT, NULL::BIGINT")
+                                  : fmt::format("epoch_us(min({0})::TIMESTAMP), epoch_us(max({0})::TIMESTAMP)",
+                                                table::identifier(time));
+  std::vector<File> added;
+  batch.room.query(
+      fmt::format("SELECT {} AS part, count(*), {} FROM staged GROUP BY part ORDER BY part LIMIT {}", cut, times,
+                  limits_.files_max + 1),
+      {},
+      [&](const table::Chunk& chunk) {
+        for (std::size_t i = 0; i < chunk.rows(); ++i) {
+          auto& file = added.emplace_back();
+          file.partition = chunk.text(0, i);
+          file.rows = chunk.integer(1, i);
+          if (chunk.is_null(2, i)) continue;
+          file.first_us = chunk.integer(2, i);
+          file.last_us = chunk.integer(3, i);
+        }
+        return true;
+      },
+      batch.watch);
+  if (added.size() > limits_.files_max)
     throw Error(Code::exhausted, fmt::format("the data would be cut into more than {} files; cut it by more than a {}",
                                              limits_.files_max, batch.spec.partition));
-  std::vector<File> added;
-  if (partitions.empty()) added.push_back(write_file(where, batch, 0, "", "SELECT * FROM staged", act));
-  for (std::size_t i = 0; i < partitions.size(); ++i)
-    added.push_back(write_file(
-        where, batch, i, partitions[i],
-        fmt::format("SELECT * FROM staged WHERE coalesce({}, '') = {}", cut, table::literal(partitions[i])), act));
+  if (added.empty()) added.emplace_back();  // no rows have a file too: it has their columns
+  const auto share = kWriting.share / static_cast<double>(added.size());
+  for (std::size_t i = 0; i < added.size(); ++i) {
+    batch.way.enter({kWriting.from + share * static_cast<double>(i), share});
+    write_file(where, batch, i, cut, added[i], act);
+  }
+  batch.way.enter(kMeasuring);
 
   Version version;
   version.dataset = batch.name;
@@ -405,7 +485,42 @@ std::size_t Datasets::sweep(const sql::Act& act) {
     }
     database_.write(act, [&](sql::Writer& w) { w.execute("DELETE FROM data_ingest WHERE id = ?", {upload.id}); });
   }
-  return old.size();
+  return old.size() + sweep_files(act);
+}
+
+std::size_t Datasets::sweep_files(const sql::Act& act) {
+  const auto before = clock_.wall().count() - limits_.unfinished.count();
+  struct Row {
+    std::int64_t id;
+    Where where;
+  };
+  const auto rows = database_.read([&](sql::Reader& r) {
+    return r.all("SELECT id, tenant, project FROM data_set", {}, [](const sql::Row& row) {
+      return Row{row.integer(0), {{std::string(row.text(1))}, {std::string(row.text(2))}}};
+    });
+  });
+  std::size_t removed = 0;
+  for (const auto& row : rows) {
+    const auto known = database_.read([&](sql::Reader& r) {
+      const auto names = r.all("SELECT name FROM data_file WHERE dataset = ?", {row.id},
+                               [](const sql::Row& found) { return std::string(found.text(0)); });
+      return std::set<std::string>(names.begin(), names.end());
+    });
+    const auto root = fmt::format("{}{}/", kFiles, row.id);
+    std::string after;
+    for (;;) {
+      const auto page = vault_.list(row.where, root, after, 1000);
+      for (const auto& entry : page) {
+        // A batch that is being written has files that no version has yet.
+        if (known.contains(entry.name) || entry.created_us >= before) continue;
+        vault_.remove(row.where, entry.name, act);
+        ++removed;
+      }
+      if (page.size() < 1000) break;
+      after = page.back().name;
+    }
+  }
+  return removed;
 }
 
 }  // namespace falaj::data

@@ -31,6 +31,8 @@ constexpr sql::Migration kMigrations[] = {
      "CREATE TABLE data_ingest(id TEXT PRIMARY KEY, tenant TEXT NOT NULL, project TEXT NOT NULL, dataset TEXT NOT NULL,"
      " created_us BIGINT NOT NULL, created_by TEXT NOT NULL, version BIGINT);"
      "CREATE INDEX data_ingest_where ON data_ingest(tenant, project, created_us)"},
+    // A dataset that is declared no more keeps its row: numbers of its versions are not given again.
+    {2, "data", "ALTER TABLE data_set ADD COLUMN gone BIGINT NOT NULL DEFAULT 0"},
 };
 
 std::int64_t next_number(sql::Writer& w, std::string_view what) {
@@ -67,7 +69,10 @@ void add_dataset(sql::Writer& w, const std::string& tenant, const std::string& p
   // A dataset that was removed and is declared again goes on counting: a version number never means two things.
   const auto there = w.first("SELECT id FROM data_set WHERE tenant = ? AND project = ? AND name = ?",
                              {tenant, project, name}, [](const sql::Row& row) { return row.integer(0); });
-  if (there) return;
+  if (there) {
+    w.execute("UPDATE data_set SET gone = 0 WHERE id = ?", {*there});
+    return;
+  }
   w.execute("INSERT INTO data_set(id, tenant, project, name, last_version) VALUES(?, ?, ?, ?, 0)",
             {next_number(w, "dataset"), tenant, project, name});
 }
@@ -81,10 +86,11 @@ void remove_empty_dataset(sql::Writer& w, const std::string& tenant, const std::
   if (versions.value_or(0) > 0)
     throw Error(Code::conflict, fmt::format("dataset '{}' has {} versions; 'falaj dataset rm {}' removes them with it",
                                             name, *versions, name));
+  w.execute("UPDATE data_set SET gone = 1 WHERE tenant = ? AND project = ? AND name = ?", {tenant, project, name});
 }
 
 std::optional<std::int64_t> dataset_row(sql::Reader& r, const Where& where, const std::string& name) {
-  return r.first("SELECT id FROM data_set WHERE tenant = ? AND project = ? AND name = ?",
+  return r.first("SELECT id FROM data_set WHERE tenant = ? AND project = ? AND name = ? AND gone = 0",
                  {where.tenant.str(), where.project.str(), name}, [](const sql::Row& row) { return row.integer(0); });
 }
 

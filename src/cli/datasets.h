@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/session.h"
+
+namespace falaj::cli {
+
+// What the commands about datasets share.
+
+std::string dataset_path(const std::string& name, std::string_view more = "");
+// "flights" or "flights@3": the name, and the path element of the version.
+std::pair<std::string, std::string> version_of(const std::string& text);
+
+void print_version(Session& session, const json::value& version);
+
+void add_ingest_commands(CLI::App& dataset, Session& session);  // create, ingest
+
+}  // namespace falaj::cli

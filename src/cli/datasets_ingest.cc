@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// dataset create, ingest: bytes in parts, so that a broken upload goes on where it stopped
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <iostream>
+#include <map>
+#include <memory>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "cli/datasets.h"
+#include "cli/progress.h"
+#include "foundation/base/text.h"
+#include "foundation/base/yaml.h"
+
+namespace falaj::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kPartBytes = 64 << 20;
+constexpr std::size_t kPieceBytes = 256 * 1024;
+constexpr std::chrono::milliseconds kAskEvery(300);
+
+struct IngestOptions {
+  std::string name, from, format, mode = "append", resume, time, partition, zone;
+  std::vector<std::string> files, key;
+};
+
+struct Input {
+  std::string path;  // "-" is standard input
+  std::string name() const { return path == "-" ? "standard input" : fs::path(path).filename().string(); }
+};
+
+std::string format_by_name(std::string name) {
+  if (name.ends_with(".gz")) name.resize(name.size() - 3);
+  if (name.ends_with(".csv")) return "csv";
+  if (name.ends_with(".jsonl") || name.ends_with(".ndjson")) return "jsonl";
+  if (name.ends_with(".parquet")) return "parquet";
+  return "";
+}
+
+// By the name, else by how the bytes begin.
+std::string format_of(const Input& input, std::string_view head) {
+  if (auto format = format_by_name(input.path); !format.empty()) return format;
+  if (head.starts_with("PAR1")) return "parquet";
+  if (head.starts_with("\x1f\x8b")) throw Error(Code::invalid, "--format: csv or jsonl? the bytes are gzip");
+  return trim(head).starts_with('{') ? "jsonl" : "csv";
+}
+
+// Files as they are, a directory's in order of their names.
+std::vector<Input> inputs_of(const std::vector<std::string>& paths) {
+  std::vector<Input> out;
+  for (const auto& path : paths) {
+    std::error_code error;
+    if (path == "-" || fs::is_regular_file(path, error) || fs::is_fifo(path, error)) {
+      out.push_back({path});
+    } else if (fs::is_directory(path, error)) {
+      std::vector<std::string> files;
+      for (const auto& entry : fs::directory_iterator(path))
+        if (entry.is_regular_file() && !format_by_name(entry.path().string()).empty())
+          files.push_back(entry.path().string());
+      if (files.empty()) throw Error(Code::not_found, fmt::format("no .csv, .jsonl or .parquet file in {}", path));
+      std::sort(files.begin(), files.end());
+      for (auto& file : files) out.push_back({std::move(file)});
+    } else {
+      throw Error(Code::not_found, fmt::format("cannot read {}", path));
+    }
+  }
+  return out;
+}
+
+// One input on its way to the server.
+class Upload {
+ public:
+  Upload(Session& session, std::string dataset, const Input& input, std::string format)
+      : session_(session), dataset_(std::move(dataset)), input_(input), format_(std::move(format)) {}
+
+  // `resume`: the id of an upload of the same bytes that broke off; "" begins one.
+  void send(const std::string& resume) {
+    std::ifstream file;
+    if (input_.path != "-") file.open(input_.path, std::ios::binary);
+    std::istream& in = input_.path == "-" ? std::cin : file;
+    if (!in) throw Error(Code::not_found, fmt::format("cannot read {}", input_.path));
+    std::error_code error;
+    const auto size = input_.path == "-" ? 0 : fs::file_size(input_.path, error);
+    std::map<std::int64_t, std::uint64_t> there;
+    if (resume.empty()) {
+      id_ = session_.api().post(dataset_path(dataset_, "/uploads"), json::object{}, query()).at("id").as_string();
+    } else {
+      id_ = resume;
+      for (const auto& part : session_.api().get(path(), query()).at("parts").as_array())
+        there[part.at("number").as_int64()] = part.at("bytes").to_number<std::uint64_t>();
+    }
+    Progress progress("uploading " + input_.name(), error ? 0 : size, Progress::Unit::bytes, session_.clock(),
+                      session_.quiet);
+    Bytes part(kPartBytes);
+    for (std::int64_t number = 0;; ++number) {
+      in.read(reinterpret_cast<char*>(part.data()), static_cast<std::streamsize>(part.size()));
+      const auto got = static_cast<std::size_t>(in.gcount());
+      if (number == 0 && format_.empty())
+        format_ = format_of(input_, as_text(BytesView(part).first(std::min<std::size_t>(got, 512))));
+      if (got == 0) break;
+      const auto known = there.find(number);
+      if (known != there.end() && known->second == got)
+        progress.add(got);
+      else
+        put(number, BytesView(part).first(got), progress);
+    }
+  }
+
+  json::value columns() {
+    auto with = query();
+    with.emplace_back("format", format_);
+    return session_.api().get(path("/columns"), with).at("columns");
+  }
+
+  // The server reads, checks and writes; it is asked now and then how far it is.
+  json::value finish(const std::string& mode) {
+    auto& api = session_.api();
+    const json::value body{{"format", format_}, {"mode", mode}, {"source", input_.name()}};
+    auto done = std::async(std::launch::async, [&] { return api.post(path("/finish"), body, query()); });
+    Progress progress("making a version of " + input_.name(), 100, Progress::Unit::items, session_.clock(),
+                      session_.quiet);
+    std::uint64_t shown = 0;
+    while (done.wait_for(kAskEvery) != std::future_status::ready) {
+      try {
+        const auto percent = static_cast<std::uint64_t>(api.get(path(), query()).at("done").to_number<double>() * 100);
+        if (percent > shown) progress.add(percent - shown);
+        shown = std::max(shown, percent);
+      } catch (const Error&) {  // what is wrong, the other call says
+      }
+    }
+    auto version = done.get();
+    progress.add(100 - shown);
+    return version;
+  }
+
+  const std::string& id() const { return id_; }
+
+ private:
+  client::Query query() { return {{"scope", session_.project_scope()}}; }
+  std::string path(std::string_view more = "") const {
+    return dataset_path(dataset_, fmt::format("/uploads/{}{}", client::path_element(id_), more));
+  }
+  void put(std::int64_t number, BytesView part, Progress& progress) {
+    std::size_t sent = 0;
+    session_.api().upload(
+        path(fmt::format("/parts/{}", number)), query(),
+        [&] {
+          const auto piece = part.subspan(sent, std::min(kPieceBytes, part.size() - sent));
+          sent += piece.size();
+          progress.add(piece.size());
+          return Bytes(piece.begin(), piece.end());
+        },
+        part.size(), net::Method::put);
+  }
+
+  Session& session_;
+  const std::string dataset_;
+  const Input& input_;
+  std::string format_, id_;
+};
+
+// An error that another try may not meet says how to go on. What the data or the caller did wrong is only said.
+[[noreturn]] void fail(const Error& error, const Upload& upload, const std::string& command) {
+  const bool passing = error.code() == Code::unavailable || error.code() == Code::exhausted ||
+                       error.code() == Code::deadline || error.code() == Code::cancelled;
+  if (!passing || upload.id().empty()) throw error;
+  throw Error(error.code(), fmt::format("{}; to go on: {} --resume {}", error.what(), command, upload.id()));
+}
+
+void ingest(Session& session, const IngestOptions& options) {
+  const auto inputs = inputs_of(options.files);
+  if (!options.resume.empty() && inputs.size() != 1) throw Error(Code::invalid, "--resume: for one file at a time");
+  json::array versions;
+  auto mode = options.mode;
+  for (const auto& input : inputs) {
+    Upload upload(session, options.name, input, options.format);
+    try {
+      upload.send(options.resume);
+      versions.push_back(upload.finish(mode));
+    } catch (const Error& e) {
+      fail(e, upload, fmt::format("falaj dataset ingest {} {} --mode {}", options.name, input.path, mode));
+    }
+    mode = "append";  // the first file takes the place of what was there; the others belong with it
+    if (session.output().for_people()) print_version(session, versions.back());
+  }
+  if (!session.output().for_people()) session.output().value(versions.size() == 1 ? versions[0] : versions);
+}
+
+json::object resource_of(Session& session, const IngestOptions& options, json::value columns) {
+  json::object spec{{"columns", std::move(columns)}};
+  if (!options.key.empty()) spec["key"] = json::value_from(options.key);
+  if (!options.time.empty()) spec["time"] = options.time;
+  if (!options.partition.empty()) spec["partition"] = options.partition;
+  if (!options.zone.empty()) spec["zone"] = options.zone;
+  const auto project = session.project_scope();
+  const auto scope = split(project, '/');  // "", "t", TENANT, "p", PROJECT
+  return {{"apiVersion", "falaj/v1"},
+          {"kind", "Dataset"},
+          {"metadata", {{"tenant", scope[2]}, {"project", scope[4]}, {"name", options.name}}},
+          {"spec", spec}};
+}
+
+void refuse_if_there(Session& session, const std::string& name) {
+  try {
+    session.api().get(dataset_path(name), {{"scope", session.project_scope()}});
+  } catch (const Error& e) {
+    if (e.code() == Code::not_found) return;
+    throw;
+  }
+  throw Error(Code::exists, fmt::format("dataset '{0}' is there already: 'falaj dataset ingest {0}' adds rows", name));
+}
+
+void create(Session& session, const IngestOptions& options) {
+  refuse_if_there(session, options.name);
+  const auto inputs = inputs_of({options.from});
+  if (inputs.size() != 1) throw Error(Code::invalid, "--from: one file; 'falaj dataset ingest' takes the others after");
+  Upload upload(session, options.name, inputs[0], options.format);
+  try {
+    upload.send(options.resume);
+    const auto resource = resource_of(session, options, upload.columns());
+    session.api().post("/v1/apply",
+                       {{"sources", {{{"file", options.from}, {"text", to_yaml(resource)}}}}, {"dry_run", false}});
+  } catch (const Error& e) {
+    fail(e, upload, fmt::format("falaj dataset create {} --from {}", options.name, options.from));
+  }
+  try {
+    const auto version = upload.finish("append");
+    session.output().for_people() ? print_version(session, version) : session.output().value(version);
+  } catch (const Error& e) {  // the dataset is there by now: it is filled as any other
+    fail(e, upload, fmt::format("falaj dataset ingest {} {}", options.name, options.from));
+  }
+}
+
+}  // namespace
+
+void add_ingest_commands(CLI::App& dataset, Session& session) {
+  const auto options = std::make_shared<IngestOptions>();
+  const auto common = [&](CLI::App& command) {
+    command.add_option("--format", options->format, "csv, jsonl or parquet (default: by the name, else by the bytes)")
+        ->check(CLI::IsMember({"csv", "jsonl", "parquet"}));
+    command.add_option("--resume", options->resume, "Go on with an upload of the same file that broke off");
+  };
+  auto* make =
+      dataset.add_subcommand("create", "Declare a dataset with the columns that a file has, and take its rows");
+  make->add_option("dataset", options->name, "NAME of the new dataset")->required();
+  make->add_option("--from", options->from, "CSV, JSON lines (both also as gzip) or Parquet; - for standard input")
+      ->required();
+  make->add_option("--key", options->key, "Columns that together name a row: two rows with the same are refused")
+      ->delimiter(',');
+  make->add_option("--time", options->time, "The column that says when a row happened");
+  make->add_option("--partition", options->partition, "Cut files by this much time")
+      ->check(CLI::IsMember({"none", "day", "month", "year"}));
+  make->add_option("--zone", options->zone, "Residency zone of its files (default: the project's)");
+  common(*make);
+  make->callback([&session, options] { create(session, *options); });
+
+  auto* in = dataset.add_subcommand("ingest", "Bring rows in: each file becomes a version, all of it or nothing");
+  in->add_option("dataset", options->name, "NAME")->required();
+  in->add_option("files", options->files, "Files, directories (their files in order of name), or - for standard input")
+      ->required();
+  in->add_option("--mode", options->mode, "append to the newest version, or overwrite: begin anew")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"append", "overwrite"}));
+  common(*in);
+  in->callback([&session, options] { ingest(session, *options); });
+}
+
+}  // namespace falaj::cli
