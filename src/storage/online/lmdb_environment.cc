@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "storage/online/lmdb_environment.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+
+#include "foundation/base/error.h"
+#include "foundation/base/log.h"
+
+namespace falaj::online {
+
+namespace {
+
+// A request's snapshot lives for milliseconds. Whoever holds one for longer than this must not stop all writers.
+constexpr auto kReadersLeaveWithin = std::chrono::seconds(5);
+
+Code code_of(int result) {
+  switch (result) {
+    case ENOSPC:
+    case EDQUOT:
+    case ENOMEM:
+    case MDB_MAP_FULL:
+    case MDB_TXN_FULL:
+    case MDB_READERS_FULL:
+      return Code::exhausted;
+    case ENOENT:
+      return Code::not_found;
+    case MDB_CORRUPTED:
+    case MDB_PAGE_NOTFOUND:
+    case MDB_PANIC:
+    case MDB_INVALID:
+    case MDB_VERSION_MISMATCH:
+      return Code::corrupt;
+    default:
+      return Code::unavailable;
+  }
+}
+
+}  // namespace
+
+void throw_lmdb(int result, const char* doing) {
+  throw Error(code_of(result), std::string("online store: ") + doing + ": " + mdb_strerror(result));
+}
+
+Environment::Environment(const std::string& directory, const LmdbOptions& options, Mode mode) : options_(options) {
+  const bool writes = mode == Mode::write;
+  must(mdb_env_create(&env_), "begin");
+  try {
+    must(mdb_env_set_maxreaders(env_, options.readers_max), "set the number of readers");
+    if (writes) {
+      std::error_code failed;
+      std::filesystem::create_directories(directory, failed);
+      if (failed) throw_lmdb(failed.value(), "make its directory");
+      struct stat data {};
+      const bool there = ::stat((directory + "/data.mdb").c_str(), &data) == 0;
+      const std::uint64_t twice = there ? 2 * static_cast<std::uint64_t>(data.st_size) : 0;
+      must(mdb_env_set_mapsize(env_, std::min(options.map_bytes_max, std::max(options.map_bytes_first, twice))),
+           "size its map");
+    }
+    // NOTLS: a transaction belongs to whoever holds it. NORDAHEAD: rows are read here and there.
+    const unsigned flags = MDB_NOTLS | MDB_NORDAHEAD | (writes ? 0U : static_cast<unsigned>(MDB_RDONLY));
+    must(mdb_env_open(env_, directory.c_str(), flags, 0600), "open");
+    drop_dead_readers();
+    MDB_txn* txn = nullptr;
+    must(mdb_txn_begin(env_, nullptr, writes ? 0 : MDB_RDONLY, &txn), "open its table");
+    if (const int result = mdb_dbi_open(txn, nullptr, 0, &table_); result != MDB_SUCCESS) {
+      mdb_txn_abort(txn);
+      throw_lmdb(result, "open its table");
+    }
+    must(mdb_txn_commit(txn), "open its table");
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+Environment::~Environment() {
+  {
+    Lock lock(mu_);
+    CHECK(reading_ == 0, "snapshots end before the store they are of");
+  }
+  close();
+}
+
+void Environment::close() {
+  Lock lock(mu_);
+  for (auto* txn : idle_) mdb_txn_abort(txn);
+  mdb_env_close(env_);
+}
+
+MDB_txn* Environment::begin_read() {
+  while (true) {
+    MDB_txn* txn = nullptr;
+    {
+      Lock lock(mu_);
+      while (resizing_) lock.wait(changed_);
+      ++reading_;
+      if (!idle_.empty()) {
+        txn = idle_.back();
+        idle_.pop_back();
+      }
+    }
+    const int result = txn ? mdb_txn_renew(txn) : mdb_txn_begin(env_, nullptr, MDB_RDONLY, &txn);
+    if (result == MDB_SUCCESS) return txn;
+    {
+      Lock lock(mu_);
+      if (txn) idle_.push_back(txn);  // one that could not be renewed is still reset
+      if (--reading_ == 0) changed_.notify_all();
+    }
+    if (result != MDB_MAP_RESIZED) throw_lmdb(result, "begin a read");
+    resize(Resize::to_what_others_made);
+  }
+}
+
+void Environment::end_read(MDB_txn* txn) {
+  mdb_txn_reset(txn);
+  Lock lock(mu_);
+  idle_.push_back(txn);
+  if (--reading_ == 0 && resizing_) changed_.notify_all();
+}
+
+void Environment::grow() {
+  drop_dead_readers();
+  resize(Resize::twice);
+}
+
+void Environment::resize(Resize how) {
+  Lock lock(mu_);
+  while (resizing_) lock.wait(changed_);
+  resizing_ = true;
+  int result = MDB_SUCCESS;
+  bool waited_enough = false;
+  while (reading_ > 0 && !waited_enough)
+    waited_enough = lock.wait_for(changed_, kReadersLeaveWithin) == std::cv_status::timeout;
+  const bool alone = reading_ == 0;
+  MDB_envinfo info{};
+  mdb_env_info(env_, &info);
+  const bool at_limit = how == Resize::twice && info.me_mapsize >= options_.map_bytes_max;
+  std::uint64_t size = 0;  // LMDB takes it for "as others made it"
+  if (how == Resize::twice) size = std::min<std::uint64_t>(options_.map_bytes_max, 2 * info.me_mapsize);
+  if (alone && !at_limit) result = mdb_env_set_mapsize(env_, size);
+  resizing_ = false;
+  changed_.notify_all();
+  if (!alone) throw Error(Code::exhausted, "online store: a snapshot is held for too long for its map to grow");
+  if (at_limit) throw Error(Code::exhausted, "online store: its map has reached its limit");
+  must(result, "grow its map");
+  if (size > 0) log::info("online_map_grew", {{"bytes", size}});
+}
+
+void Environment::drop_dead_readers() {
+  int dead = 0;
+  must(mdb_reader_check(env_, &dead), "look for dead readers");
+  if (dead > 0) log::warn("online_dead_readers_dropped", {{"readers", dead}});
+}
+
+}  // namespace falaj::online

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "foundation/base/error.h"
+#include "storage/online/lmdb_environment.h"
+#include "storage/online/lmdb_writer.h"
+#include "storage/online/probe.h"
+#include "storage/online/store.h"
+
+namespace falaj::online {
+
+namespace {
+
+constexpr std::size_t kSweptPerCommit = 10'000;
+
+// The record at `address`, or nothing. Valid until the transaction writes or ends.
+std::optional<BytesView> find(MDB_txn* txn, MDB_dbi table, const Address& address) {
+  MDB_val key = value_of(address), found;
+  const int result = mdb_get(txn, table, &key, &found);
+  if (result == MDB_NOTFOUND) return std::nullopt;
+  must(result, "read");
+  return bytes_of(found);
+}
+
+int store(MDB_txn* txn, MDB_dbi table, const Address& address, BytesView record) {
+  MDB_val key = value_of(address), value = value_of(record);
+  return mdb_put(txn, table, &key, &value, 0);
+}
+
+class Cursor {
+ public:
+  // Begins at `from`, if given.
+  Cursor(MDB_txn* txn, MDB_dbi table, const std::optional<Address>& from = std::nullopt) : from_(from) {
+    must(mdb_cursor_open(txn, table, &cursor_), "open a cursor");
+  }
+  ~Cursor() { mdb_cursor_close(cursor_); }
+  Cursor(const Cursor&) = delete;
+  Cursor& operator=(const Cursor&) = delete;
+
+  // To the first, then the next, record whose address begins with `prefix`.
+  bool next(BytesView prefix) {
+    MDB_val key = value_of(from_ ? BytesView(*from_) : prefix), value;
+    const int result = mdb_cursor_get(cursor_, &key, &value, std::exchange(begun_, true) ? MDB_NEXT : MDB_SET_RANGE);
+    if (result == MDB_NOTFOUND) return false;
+    must(result, "walk");
+    const auto at = bytes_of(key);
+    if (at.size() != sizeof(Address) || !std::equal(prefix.begin(), prefix.end(), at.begin())) return false;
+    std::copy(at.begin(), at.end(), address_.begin());
+    record_ = bytes_of(value);
+    return true;
+  }
+  const Address& address() const { return address_; }
+  BytesView record() const { return record_; }
+  int erase() { return mdb_cursor_del(cursor_, 0); }
+
+ private:
+  MDB_cursor* cursor_ = nullptr;
+  bool begun_ = false;
+  const std::optional<Address> from_;
+  Address address_{};
+  BytesView record_;
+};
+
+class LmdbSnapshot final : public Snapshot {
+ public:
+  explicit LmdbSnapshot(Environment& environment) : environment_(environment), txn_(environment.begin_read()) {}
+  ~LmdbSnapshot() override { environment_.end_read(txn_); }
+
+  void get(const Space& space, std::span<const BytesView> entity_keys, std::span<std::optional<Row>> out) override {
+    CHECK(entity_keys.size() == out.size(), "there is a place for every row");
+    Space::Opening opening(space);
+    for (std::size_t at = 0; at < out.size(); at += kBlock) {
+      const auto n = std::min(kBlock, out.size() - at);
+      get_block(space, opening, entity_keys.subspan(at, n), out.subspan(at, n));
+    }
+  }
+
+  void each(const Space& space, const std::function<bool(const Address&, const Row&)>& each) override {
+    Space::Opening opening(space);
+    Bytes opened;
+    Cursor cursor(txn_, environment_.table());
+    while (cursor.next(space.prefix())) {
+      opened.resize(Space::payload_size(cursor.record()));
+      if (!each(cursor.address(), opening.open(cursor.address(), cursor.record(), opened.data()))) return;
+    }
+  }
+
+  void clear() override { opened_.clear(); }
+
+ private:
+  static constexpr std::size_t kBlock = 64;
+
+  // Finds all, then opens all: one piece of memory for what is opened, and none for what lies in the map.
+  void get_block(const Space& space, Space::Opening& opening, std::span<const BytesView> keys,
+                 std::span<std::optional<Row>> out) {
+    std::array<Address, kBlock> addresses;
+    std::array<std::optional<BytesView>, kBlock> records;
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      addresses[i] = space.address(keys[i]);
+      records[i] = find(txn_, environment_.table(), addresses[i]);
+      if (records[i]) bytes += Space::payload_size(*records[i]);
+    }
+    if (bytes > 0) opened_.emplace_back(new std::byte[bytes]);
+    std::byte* to = bytes > 0 ? opened_.back().get() : nullptr;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      out[i].reset();
+      if (!records[i]) continue;
+      out[i] = opening.open(addresses[i], *records[i], to);
+      to += Space::payload_size(*records[i]);
+    }
+  }
+
+  Environment& environment_;
+  MDB_txn* const txn_;
+  std::vector<std::unique_ptr<std::byte[]>> opened_;
+};
+
+class LmdbReader final : public Reader {
+ public:
+  LmdbReader(const std::string& directory, const LmdbOptions& options)
+      : environment_(directory, options, Environment::Mode::read) {}
+  std::unique_ptr<Snapshot> snapshot() override { return std::make_unique<LmdbSnapshot>(environment_); }
+
+ private:
+  Environment environment_;
+};
+
+class LmdbStore final : public Store {
+ public:
+  LmdbStore(const std::string& directory, Metrics& metrics, const LmdbOptions& options)
+      : probe_(metrics),
+        environment_(directory, options, Environment::Mode::write),
+        writer_(environment_, probe_, options.waiting_max) {}
+
+  std::unique_ptr<Snapshot> snapshot() override { return std::make_unique<LmdbSnapshot>(environment_); }
+
+  std::size_t put(const Space& space, std::span<const Write> writes) override {
+    if (writes.empty()) return 0;
+    // Sealed here, on the caller's thread; sorted, because neighbours share pages.
+    struct Record {
+      Address address;
+      std::size_t begin, end;
+    };
+    Bytes bytes;
+    std::vector<Record> records;
+    records.reserve(writes.size());
+    {
+      Space::Sealing sealing(space);
+      for (const auto& write : writes) {
+        const auto address = space.address(write.entity_key);
+        const auto begin = bytes.size();
+        sealing.append_record(bytes, address, write.row);
+        records.push_back({address, begin, bytes.size()});
+      }
+    }
+    std::stable_sort(records.begin(), records.end(),
+                     [](const Record& a, const Record& b) { return a.address < b.address; });
+    std::size_t stored = 0;
+    writer_.run([&](MDB_txn* txn) {
+      stored = 0;
+      for (const auto& r : records) {
+        const auto record = BytesView(bytes).subspan(r.begin, r.end - r.begin);
+        const auto old = find(txn, environment_.table(), r.address);
+        if (old && !replaces(record, *old)) continue;
+        if (const int result = store(txn, environment_.table(), r.address, record)) return result;
+        ++stored;
+      }
+      return MDB_SUCCESS;
+    });
+    probe_.rows_stored.Increment(static_cast<double>(stored));
+    probe_.rows_late.Increment(static_cast<double>(writes.size() - stored));
+    return stored;
+  }
+
+  void update(const Space& space, std::span<const BytesView> entity_keys, const Change& change) override {
+    if (entity_keys.empty()) return;
+    writer_.run([&](MDB_txn* txn) {
+      Space::Opening opening(space);
+      Space::Sealing sealing(space);
+      Bytes opened, record;
+      for (std::size_t i = 0; i < entity_keys.size(); ++i) {
+        const auto address = space.address(entity_keys[i]);
+        std::optional<Row> old;
+        if (const auto found = find(txn, environment_.table(), address)) {
+          opened.resize(Space::payload_size(*found));
+          old = opening.open(address, *found, opened.data());
+        }
+        const auto changed = change(i, old);
+        if (!changed) continue;
+        record.clear();
+        sealing.append_record(record, address, {changed->event_us, changed->created_us, changed->payload});
+        if (const int result = store(txn, environment_.table(), address, record)) return result;
+      }
+      return MDB_SUCCESS;
+    });
+  }
+
+  std::size_t erase(const Space& space, std::span<const BytesView> entity_keys) override {
+    if (entity_keys.empty()) return 0;
+    std::size_t erased = 0;
+    writer_.run([&](MDB_txn* txn) {
+      erased = 0;
+      for (const auto entity_key : entity_keys) {
+        const auto address = space.address(entity_key);
+        MDB_val key = value_of(address);
+        const int result = mdb_del(txn, environment_.table(), &key, nullptr);
+        if (result != MDB_SUCCESS && result != MDB_NOTFOUND) return result;
+        erased += result == MDB_SUCCESS;
+      }
+      return MDB_SUCCESS;
+    });
+    return erased;
+  }
+
+  // In pieces, so that other writes are not kept waiting for a large one.
+  std::size_t erase_before(const Space& space, std::int64_t event_us) override {
+    std::size_t all = 0, erased = 0;
+    std::optional<Address> from, reached;  // where this piece begins and the next one will
+    do {
+      writer_.run([&](MDB_txn* txn) {
+        erased = 0;
+        reached.reset();
+        Cursor cursor(txn, environment_.table(), from);
+        for (std::size_t seen = 0; cursor.next(space.prefix()); ++seen) {
+          if (seen == kSweptPerCommit) {
+            reached = cursor.address();
+            return MDB_SUCCESS;
+          }
+          if (event_us != kEnd && event_of(cursor.record()) >= event_us) continue;
+          if (const int result = cursor.erase()) return result;
+          ++erased;
+        }
+        return MDB_SUCCESS;
+      });
+      all += erased;
+      from = reached;
+    } while (from);
+    return all;
+  }
+
+ private:
+  Probe probe_;
+  Environment environment_;
+  LmdbWriter writer_;  // last: its thread uses the others
+};
+
+}  // namespace
+
+std::unique_ptr<Store> open_lmdb(const std::string& directory, Metrics& metrics, const LmdbOptions& options) {
+  return std::make_unique<LmdbStore>(directory, metrics, options);
+}
+
+std::unique_ptr<Reader> read_lmdb(const std::string& directory, const LmdbOptions& options) {
+  return std::make_unique<LmdbReader>(directory, options);
+}
+
+}  // namespace falaj::online
