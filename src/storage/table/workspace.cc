@@ -268,11 +268,26 @@ struct Workspace::Rep {
       const auto state = pending->ExecuteTask();
       if (state == duckdb::PendingExecutionResult::EXECUTION_ERROR) fail(pending->GetErrorObject());
       if (duckdb::PendingQueryResult::IsResultReady(state)) break;
-      check(watch);
+      try {
+        check(watch);
+      } catch (...) {
+        stop(*pending);
+        throw;
+      }
     }
     auto result = pending->Execute();
     if (result->HasError()) fail(result->GetErrorObject());
     return result;
+  }
+
+  // The engine's threads work on a statement until they have heard of its end; before that it must not go.
+  void stop(duckdb::PendingQueryResult& pending) {
+    connection.Interrupt();
+    for (;;) {
+      const auto state = pending.ExecuteTask();
+      if (state == duckdb::PendingExecutionResult::EXECUTION_ERROR || duckdb::PendingQueryResult::IsResultReady(state))
+        return;
+    }
   }
 
   void check(const Watch& watch) {

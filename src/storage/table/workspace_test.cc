@@ -60,6 +60,24 @@ TEST_F(Workspaces, SaysWhichTableIsMissing) {
   EXPECT_ERROR(room_.missing_table("SELECT nothing(1)"), Code::invalid);
 }
 
+TEST_F(Workspaces, StopsWhateverIsUnderWay) {
+  for (const std::string sql : {"SELECT count(*) FROM range(100000000) a, range(100000000) b",
+                                "SELECT i FROM range(10000000000) t(i) ORDER BY hash(i)",
+                                "SELECT a.i, count(*) FROM range(100000) a(i), range(1000000) b(j) GROUP BY 1"})
+    for (int n : {1, 50, 1000}) {
+      Workspace room({}, *files_);
+      SCOPED_TRACE(sql);
+      int left = n;
+      EXPECT_ERROR(room.query(
+                       sql, {}, [](const Chunk&) { return true; },
+                       [&](double) {
+                         if (--left == 0) throw Error(Code::deadline, "enough");
+                       }),
+                   Code::deadline);
+      EXPECT_EQ(table::rows(room, "SELECT 1").size(), 1U);  // it goes on
+    }
+}
+
 TEST_F(Workspaces, BindsValues) {
   const Value values[] = {std::int64_t{7}, 0.5, std::string("it's"), true, std::monostate{}};
   EXPECT_EQ(rows("SELECT $1::BIGINT, $2::DOUBLE, $3, $4::BOOLEAN, $5::VARCHAR", values),
