@@ -101,6 +101,41 @@ class Workspace {
   // A table that the statement needs and that is not here, if there is one; other faults are thrown.
   std::optional<std::string> missing_table(const std::string& sql);
 
+  // The answer of a SELECT, taken chunk by chunk; several may be open at once, beside other statements.
+  class Cursor {
+   public:
+    ~Cursor();
+    Cursor(Cursor&&) noexcept;
+    const Chunk* next();  // null at the end; valid until the next call
+
+   private:
+    friend class Workspace;
+    struct Rep;
+    explicit Cursor(std::unique_ptr<Rep> rep);
+    std::unique_ptr<Rep> rep_;
+  };
+  Cursor open(const std::string& sql, std::span<const Value> values = {});
+
+  // Rows for a table that is there, value by value.
+  class Filler {
+   public:
+    ~Filler();
+    Filler(Filler&&) noexcept;
+    void null();
+    void add(std::int64_t value);
+    void add(double value);
+    void add(std::string_view value);
+    void end_row();
+    void finish();  // all rows are in the table when it returns
+
+   private:
+    friend class Workspace;
+    struct Rep;
+    explicit Filler(std::unique_ptr<Rep> rep);
+    std::unique_ptr<Rep> rep_;
+  };
+  Filler fill(const std::string& table);
+
   // For SQL of a user: from here on settings are fixed and only one SELECT at a time is taken.
   void confine();
   void interrupt();

@@ -78,6 +78,31 @@ TEST_F(Workspaces, StopsWhateverIsUnderWay) {
     }
 }
 
+TEST_F(Workspaces, FillsTablesAndReadsTwoAnswersAtOnce) {
+  room_.run("CREATE TABLE t(a BIGINT, b DOUBLE, c VARCHAR)");
+  auto filler = room_.fill("t");
+  for (std::int64_t i = 0; i < 10'000; ++i) {
+    filler.add(i);
+    i % 3 == 0 ? filler.null() : filler.add(static_cast<double>(i) / 2);
+    filler.add("v" + std::to_string(i));
+    filler.end_row();
+  }
+  filler.finish();
+  auto up = room_.open("SELECT a FROM t ORDER BY a"), down = room_.open("SELECT a, c FROM t ORDER BY a DESC");
+  std::int64_t seen = 0, sum = 0;
+  for (;;) {
+    const auto *one = up.next(), *other = down.next();
+    ASSERT_EQ(one == nullptr, other == nullptr);
+    if (!one) break;
+    ASSERT_EQ(one->rows(), other->rows());
+    for (std::size_t i = 0; i < one->rows(); ++i, ++seen) sum += one->integer(0, i) + other->integer(0, i);
+  }
+  EXPECT_EQ(seen, 10'000);
+  EXPECT_EQ(sum, 9'999 * 10'000);
+  EXPECT_EQ(rows("SELECT count(b), max(c) FROM t"), (Rows{{"6666", "v9999"}}));
+  EXPECT_ERROR(room_.fill("nothing"), Code::invalid);
+}
+
 TEST_F(Workspaces, BindsValues) {
   const Value values[] = {std::int64_t{7}, 0.5, std::string("it's"), true, std::monostate{}};
   EXPECT_EQ(rows("SELECT $1::BIGINT, $2::DOUBLE, $3, $4::BOOLEAN, $5::VARCHAR", values),
