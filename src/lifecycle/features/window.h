@@ -64,8 +64,8 @@ class Windows {
   std::size_t kept_of(std::size_t feature) const { return of_[feature]; }
 
  private:
-  const std::int64_t tile_us_;
-  const std::vector<WindowFeature> features_;
+  std::int64_t tile_us_;
+  std::vector<WindowFeature> features_;
   std::int64_t longest_us_ = 0;
   std::vector<Kept> kept_;
   std::vector<std::size_t> of_;

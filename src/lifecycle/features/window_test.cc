@@ -62,7 +62,7 @@ World random_world(sys::Random& dice) {
   const std::int64_t tile = kSecond * static_cast<std::int64_t>(1 + dice.below(7));
   std::vector<WindowFeature> features;
   const auto inputs = 1 + dice.below(3);
-  for (std::size_t i = 0; i < 1 + dice.below(12); ++i)
+  for (std::size_t i = 0, n = 1 + dice.below(12); i < n; ++i)
     features.push_back({kAggregates[dice.below(std::size(kAggregates))], dice.below(inputs),
                         tile * static_cast<std::int64_t>(1 + dice.below(20))});
   World world{Windows(tile, features), {}, {}};
@@ -72,7 +72,7 @@ World random_world(sys::Random& dice) {
     if (dice.below(3) == 0) t = (t / tile) * tile + static_cast<std::int64_t>(dice.below(3)) - 1;
     return t;
   };
-  for (std::size_t i = 0; i < dice.below(80); ++i) {
+  for (std::size_t i = 0, n = dice.below(80); i < n; ++i) {
     Event e{moment(), 0, i, {}};
     e.available_us = e.at_us + (dice.below(2) ? 0 : static_cast<std::int64_t>(dice.below(20)) * kSecond) -
                      (dice.below(5) ? 0 : kSecond);
@@ -81,7 +81,7 @@ World random_world(sys::Random& dice) {
     world.events.push_back(e);
     if (dice.below(8) == 0) world.events.push_back(e), world.events.back().row = 1000 + i;
   }
-  for (std::size_t i = 0; i < 1 + dice.below(30); ++i) world.queries.push_back(moment());
+  for (std::size_t i = 0, n = 1 + dice.below(30); i < n; ++i) world.queries.push_back(moment());
   for (const auto& e : world.events)
     if (dice.below(4) == 0) world.queries.push_back(e.known_us() + static_cast<std::int64_t>(dice.below(3)) - 1);
   std::sort(world.queries.begin(), world.queries.end());

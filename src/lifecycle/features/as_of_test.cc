@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lifecycle/features/as_of.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "foundation/base/testing.h"
+#include "foundation/sys/random.h"
+#include "foundation/sys/testing.h"
+#include "storage/table/testing.h"
+
+namespace falaj::features {
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000;
+
+struct Row {
+  std::string key;  // "" = null
+  std::int64_t at = 0, known = 0;
+  double value = 0;
+};
+
+class AsOf : public ::testing::Test {
+ protected:
+  sys::TempDir dir_;
+  std::unique_ptr<sys::Files> files_ = sys::open_files(dir_.path());
+  table::Workspace room_{{}, *files_};
+
+  void load(const std::string& table, const std::vector<Row>& rows) {
+    room_.run("CREATE OR REPLACE TABLE raw(k VARCHAR, a BIGINT, n BIGINT, v DOUBLE)");
+    auto filler = room_.fill("raw");
+    for (const auto& row : rows) {
+      row.key.empty() ? filler.null() : filler.add(std::string_view(row.key));
+      filler.add(row.at);
+      filler.add(row.known);
+      filler.add(row.value);
+      filler.end_row();
+    }
+    filler.finish();
+    room_.run("CREATE OR REPLACE TABLE " + table +
+              " AS SELECT k, make_timestamp(a) AS at, make_timestamp(n) AS known, v FROM raw");
+  }
+  static ViewPlan plan() {
+    ViewPlan view;
+    view.relation = "events";
+    view.key = view.spine_key = {"k"};
+    view.at = "at";
+    view.available = "known";
+    view.rows = {{"newest", "v"}};
+    view.inputs = {"v", "CASE WHEN v > 3 THEN v END"};
+    view.windows = Windows(kSecond, {{Aggregate::sum, 0, 5 * kSecond},
+                                     {Aggregate::count, 1, 20 * kSecond},
+                                     {Aggregate::max, 0, 10 * kSecond},
+                                     {Aggregate::last, 1, 10 * kSecond}});
+    view.window_names = {"sum5", "many", "max10", "last"};
+    return view;
+  }
+  using Text = std::vector<std::vector<std::string>>;
+};
+
+std::string text(Cell cell) { return cell ? fmt::format("{}", *cell) : "null"; }
+
+// From the definition alone.
+std::vector<std::string> naive(const std::vector<Row>& events, const Row& asked, const ViewPlan& view) {
+  if (asked.key.empty()) return {};
+  const Row* newest = nullptr;
+  for (const auto& e : events)
+    if (e.key == asked.key && e.at <= asked.at && e.known <= asked.at &&
+        (!newest || std::tie(e.at, e.known) >= std::tie(newest->at, newest->known)))
+      newest = &e;
+  if (newest && view.ttl_us && newest->at < asked.at - *view.ttl_us) newest = nullptr;
+  const auto in = [&](std::int64_t window, bool big) {
+    std::vector<const Row*> out;
+    for (const auto& e : events) {
+      const auto tile = (e.at >= 0 ? e.at / kSecond : -((-e.at + kSecond - 1) / kSecond)) * kSecond;
+      if (e.key == asked.key && e.at <= asked.at && e.known <= asked.at && tile > asked.at - window &&
+          (!big || e.value > 3))
+        out.push_back(&e);
+    }
+    return out;
+  };
+  Cell sum, max, last;
+  for (const auto* e : in(5 * kSecond, false)) sum = sum.value_or(0) + e->value;
+  for (const auto* e : in(10 * kSecond, false)) max = std::max(max.value_or(e->value), e->value);
+  const Row* newest_big = nullptr;
+  for (const auto* e : in(10 * kSecond, true))
+    if (!newest_big || std::tie(e->at, e->known) >= std::tie(newest_big->at, newest_big->known)) newest_big = e;
+  if (newest_big) last = newest_big->value;
+  return {newest ? text(newest->value) : "null", text(sum), fmt::format("{}", in(20 * kSecond, true).size()), text(max),
+          text(last)};
+}
+
+TEST_F(AsOf, IsWhatTheDefinitionSays) {
+  const auto* asked_for = std::getenv("FALAJ_CASES");
+  const auto cases = asked_for ? std::strtoull(asked_for, nullptr, 10) : 40;
+  for (std::uint64_t seed = 0; seed < cases; ++seed) {
+    SCOPED_TRACE(seed);
+    sys::SimRandom dice(seed);
+    const auto key = [&] {
+      return dice.below(8) == 0 ? std::string() : std::string(1, static_cast<char>('a' + dice.below(4)));
+    };
+    const auto moment = [&] { return static_cast<std::int64_t>(dice.below(60)) * kSecond / 2 - 10 * kSecond; };
+    std::vector<Row> events, spine;
+    for (std::size_t i = 0, n = dice.below(120); i < n; ++i) {
+      Row row{key(), moment(), 0, static_cast<double>(dice.below(10))};
+      row.known = row.at + (dice.below(2) ? 0 : static_cast<std::int64_t>(dice.below(12)) * kSecond / 2);
+      events.push_back(row);
+    }
+    for (std::size_t i = 0, n = 1 + dice.below(60); i < n; ++i) spine.push_back({key(), moment(), 0, 0});
+    load("events", events);
+    load("asked", spine);
+    auto view = plan();
+    if (dice.below(2)) view.ttl_us = 4 * kSecond;
+    number_spine(room_, "asked", "spine");
+    join_as_of(room_, "spine", "at", view, "out");
+    const auto got =
+        table::rows(room_, "SELECT falaj_row, newest, sum5, many, max10, last FROM out ORDER BY falaj_row");
+    std::map<std::string, std::vector<std::string>> by_row;
+    for (const auto& row : got) by_row[row[0]] = {row.begin() + 1, row.end()};
+    ASSERT_EQ(by_row.size(), got.size());
+    for (std::size_t i = 0; i < spine.size(); ++i)
+      ASSERT_EQ(by_row[std::to_string(i)], naive(events, spine[i], view)) << i;
+  }
+}
+
+TEST_F(AsOf, NeverShowsWhatIsKnownASecondLater) {
+  std::vector<Row> events, spine;
+  for (int i = 0; i < 1000; ++i) {
+    const auto at = std::int64_t{i} * kSecond;
+    spine.push_back({"k" + std::to_string(i), at, 0, 0});
+    events.push_back({"k" + std::to_string(i), at, at + kSecond, 77});
+  }
+  load("events", events);
+  load("asked", spine);
+  number_spine(room_, "asked", "spine");
+  join_as_of(room_, "spine", "at", plan(), "out");
+  EXPECT_EQ(table::rows(room_, "SELECT count(*), count(newest), count(sum5), sum(many), count(max10) FROM out"),
+            (Text{{"1000", "0", "0", "0", "0"}}));
+}
+
+}  // namespace
+}  // namespace falaj::features
