@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage/online/lmdb_environment.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <set>
 
 #include "foundation/base/error.h"
 #include "foundation/base/log.h"
@@ -22,6 +25,7 @@ Code code_of(int result) {
   switch (result) {
     case ENOSPC:
     case EDQUOT:
+    case EFBIG:
     case ENOMEM:
     case MDB_MAP_FULL:
     case MDB_TXN_FULL:
@@ -40,21 +44,44 @@ Code code_of(int result) {
   }
 }
 
+// The directories open in this process.
+struct Places {
+  Mutex mu;
+  std::set<std::string> open GUARDED_BY(mu);
+  static Places& all() {
+    static Places places;
+    return places;
+  }
+};
+
+// Makes the directory when it is to be written, and takes it for this process.
+std::string take_place(const std::string& directory, Environment::Mode mode) {
+  std::error_code failed;
+  if (mode == Environment::Mode::write) {
+    if (std::filesystem::create_directories(directory, failed) && !failed)
+      std::filesystem::permissions(directory, std::filesystem::perms::owner_all, failed);
+  }
+  auto place = failed ? std::filesystem::path() : std::filesystem::canonical(directory, failed);
+  if (failed) throw_lmdb(failed.value(), "open its directory");
+  Lock lock(Places::all().mu);
+  if (!Places::all().open.insert(place).second)
+    throw Error(Code::exists, "this process has the online store open already");
+  return place;
+}
+
 }  // namespace
 
 void throw_lmdb(int result, const char* doing) {
   throw Error(code_of(result), std::string("online store: ") + doing + ": " + mdb_strerror(result));
 }
 
-Environment::Environment(const std::string& directory, const LmdbOptions& options, Mode mode) : options_(options) {
+Environment::Environment(const std::string& directory, const LmdbOptions& options, Mode mode)
+    : options_(options), place_(take_place(directory, mode)) {
   const bool writes = mode == Mode::write;
-  must(mdb_env_create(&env_), "begin");
   try {
+    must(mdb_env_create(&env_), "begin");
     must(mdb_env_set_maxreaders(env_, options.readers_max), "set the number of readers");
     if (writes) {
-      std::error_code failed;
-      std::filesystem::create_directories(directory, failed);
-      if (failed) throw_lmdb(failed.value(), "make its directory");
       struct stat data {};
       const bool there = ::stat((directory + "/data.mdb").c_str(), &data) == 0;
       const std::uint64_t twice = there ? 2 * static_cast<std::uint64_t>(data.st_size) : 0;
@@ -64,6 +91,7 @@ Environment::Environment(const std::string& directory, const LmdbOptions& option
     // NOTLS: a transaction belongs to whoever holds it. NORDAHEAD: rows are read here and there.
     const unsigned flags = MDB_NOTLS | MDB_NORDAHEAD | (writes ? 0U : static_cast<unsigned>(MDB_RDONLY));
     must(mdb_env_open(env_, directory.c_str(), flags, 0600), "open");
+    if (writes) data_ = sys::Descriptor(::open((directory + "/data.mdb").c_str(), O_RDONLY | O_CLOEXEC));
     drop_dead_readers();
     MDB_txn* txn = nullptr;
     must(mdb_txn_begin(env_, nullptr, writes ? 0 : MDB_RDONLY, &txn), "open its table");
@@ -89,8 +117,12 @@ Environment::~Environment() {
 void Environment::close() {
   Lock lock(mu_);
   for (auto* txn : idle_) mdb_txn_abort(txn);
-  mdb_env_close(env_);
+  if (env_) mdb_env_close(env_);
+  Lock places(Places::all().mu);
+  Places::all().open.erase(place_);
 }
+
+bool Environment::disk_failed() const { return ::fdatasync(data_.get()) != 0; }
 
 MDB_txn* Environment::begin_read() {
   while (true) {

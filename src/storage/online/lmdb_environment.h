@@ -11,6 +11,7 @@
 
 #include "foundation/base/bytes.h"
 #include "foundation/base/mutex.h"
+#include "foundation/sys/descriptor.h"
 #include "storage/online/store.h"
 
 namespace falaj::online {
@@ -30,6 +31,7 @@ inline BytesView bytes_of(const MDB_val& value) {
 class Environment {
  public:
   enum class Mode { read, write };
+  // Throws exists when this process has it open already: LMDB's locks do not bear that.
   Environment(const std::string& directory, const LmdbOptions& options, Mode mode);
   ~Environment();
   Environment(const Environment&) = delete;
@@ -44,6 +46,8 @@ class Environment {
   // Doubles the map. Throws exhausted at its limit, or when a snapshot is held for too long. Requires: no write
   // transaction.
   void grow();
+  // After LMDB answered a commit with EIO, which it does for a disk that failed and for one that is full.
+  bool disk_failed() const;
   void drop_dead_readers();  // of processes that were killed: they would keep old pages for ever
 
  private:
@@ -52,7 +56,9 @@ class Environment {
   void close();
 
   const LmdbOptions options_;
+  const std::string place_;  // the directory by its one name
   MDB_env* env_ = nullptr;
+  sys::Descriptor data_;  // the data file once more: the kernel tells every descriptor of a failed write back
   MDB_dbi table_ = 0;
 
   Mutex mu_;

@@ -118,9 +118,10 @@ int LmdbWriter::try_commit(std::span<Waiting* const> group) {
     throw;
   }
   const int result = mdb_txn_commit(txn);
+  if (result != EIO) return result;
   // What the disk holds is unknown then, and going on would acknowledge lost writes.
-  CHECK(result != EIO, "the online store's disk took its bytes");
-  return result;
+  CHECK(!environment_.disk_failed(), "the online store's disk took its bytes");
+  return ENOSPC;
 }
 
 }  // namespace falaj::online

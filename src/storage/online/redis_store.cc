@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -275,6 +277,9 @@ class RedisStore final : public Store {
 }  // namespace
 
 std::unique_ptr<Store> open_redis(const RedisOptions& options, Metrics& metrics) {
+  // hiredis writes to sockets without MSG_NOSIGNAL: a server that went away would end the process.
+  struct sigaction now {};
+  if (::sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) ::signal(SIGPIPE, SIG_IGN);
   return std::make_unique<RedisStore>(options, metrics);
 }
 

@@ -2,12 +2,9 @@
 #include "storage/online/row.h"
 
 #include <bit>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <utility>
-
-#include "foundation/base/error.h"
 
 namespace falaj::online {
 
@@ -39,9 +36,8 @@ std::uint32_t width(Type type) {
   return 0;
 }
 
-template <class T>
-T load(BytesView row, std::size_t at) {
-  T v;
+std::uint32_t word_at(BytesView row, std::size_t at) {
+  std::uint32_t v;
   std::memcpy(&v, row.data() + at, sizeof v);
   return v;
 }
@@ -74,8 +70,7 @@ RowLayout::RowLayout(std::uint32_t view_version, std::vector<Type> columns)
 
 std::optional<RowView> RowLayout::view(BytesView row) const {
   if (row.size() < kHeadBytes) throw Error(Code::corrupt, "a stored row is too short");
-  if (load<std::uint32_t>(row, 0) != kFormat || load<std::uint32_t>(row, 4) != view_version_ ||
-      load<std::uint32_t>(row, 8) != fingerprint_)
+  if (word_at(row, 0) != kFormat || word_at(row, 4) != view_version_ || word_at(row, 8) != fingerprint_)
     return std::nullopt;
   if (row.size() < fixed_bytes_) throw Error(Code::corrupt, "a stored row is too short");
   return RowView(*this, row);
@@ -151,38 +146,11 @@ const Bytes& RowWriter::finish() {
   return row_;
 }
 
-bool RowView::boolean(std::size_t column) const {
-  CHECK(layout_->types_[column] == Type::boolean, "a column is read with its type");
-  return row_[layout_->offsets_[column]] != std::byte{0};
-}
-
-std::int64_t RowView::integer(std::size_t column) const {
-  const auto at = layout_->offsets_[column];
-  switch (layout_->types_[column]) {
-    case Type::int64:
-    case Type::timestamp:
-      return load<std::int64_t>(row_, at);
-    case Type::int32:
-    case Type::date:
-      return load<std::int32_t>(row_, at);
-    default:
-      CHECK(false, "a column is read with its type");
-  }
-  return 0;
-}
-
-double RowView::real(std::size_t column) const {
-  const auto at = layout_->offsets_[column];
-  if (layout_->types_[column] == Type::float64) return load<double>(row_, at);
-  CHECK(layout_->types_[column] == Type::float32, "a column is read with its type");
-  return load<float>(row_, at);
-}
-
 BytesView RowView::bytes(std::size_t column) const {
   CHECK(is_text(layout_->types_[column]), "a column is read with its type");
   const auto before = layout_->before_[column];
-  const std::size_t begin = before == 0 ? layout_->fixed_bytes_ : load<std::uint32_t>(row_, before);
-  const std::size_t end = load<std::uint32_t>(row_, layout_->offsets_[column]);
+  const std::size_t begin = before == 0 ? layout_->fixed_bytes_ : word_at(row_, before);
+  const std::size_t end = word_at(row_, layout_->offsets_[column]);
   if (begin < layout_->fixed_bytes_ || begin > end || end > row_.size())
     throw Error(Code::corrupt, "a stored row holds a text that lies outside of it");
   return row_.subspan(begin, end - begin);

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "foundation/base/bytes.h"
+#include "foundation/base/error.h"
 
 namespace falaj::online {
 
@@ -70,15 +72,34 @@ class RowView {
   bool is_null(std::size_t column) const {
     return (static_cast<unsigned>(row_[layout_->nulls_at_ + column / 8]) >> column % 8 & 1U) != 0;
   }
-  bool boolean(std::size_t column) const;
-  std::int64_t integer(std::size_t column) const;
-  double real(std::size_t column) const;
+  // Here rather than in row.cc: fifty calls a row would cost as much as finding it.
+  bool boolean(std::size_t column) const {
+    CHECK(layout_->types_[column] == Type::boolean, "a column is read with its type");
+    return load<std::uint8_t>(column) != 0;
+  }
+  std::int64_t integer(std::size_t column) const {
+    const auto type = layout_->types_[column];
+    if (type == Type::int64 || type == Type::timestamp) return load<std::int64_t>(column);
+    CHECK(type == Type::int32 || type == Type::date, "a column is read with its type");
+    return load<std::int32_t>(column);
+  }
+  double real(std::size_t column) const {
+    if (layout_->types_[column] == Type::float64) return load<double>(column);
+    CHECK(layout_->types_[column] == Type::float32, "a column is read with its type");
+    return load<float>(column);
+  }
   BytesView bytes(std::size_t column) const;  // throws corrupt
   std::string_view text(std::size_t column) const { return as_text(bytes(column)); }
 
  private:
   friend class RowLayout;
   RowView(const RowLayout& layout, BytesView row) : layout_(&layout), row_(row) {}
+  template <class T>
+  T load(std::size_t column) const {
+    T v;
+    std::memcpy(&v, row_.data() + layout_->offsets_[column], sizeof v);  // view() saw that it is there
+    return v;
+  }
   const RowLayout* layout_;
   BytesView row_;
 };

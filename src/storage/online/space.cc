@@ -35,12 +35,13 @@ Head make_head(Format format, std::uint32_t key_number, const Row& row) {
   return head;
 }
 
-// The head and the place: a record copied elsewhere, or given another time, does not open.
-using Context = std::array<std::byte, kRecordHeadBytes + sizeof(Address)>;
+// The head and the entity (the space is in the key): a record copied elsewhere, or given another time, does not open.
+constexpr std::size_t kEntityAt = 16;
+using Context = std::array<std::byte, kRecordHeadBytes + sizeof(Address) - kEntityAt>;
 Context context_of(BytesView head, const Address& address) {
   Context context;
-  std::copy(head.begin(), head.begin() + kRecordHeadBytes, context.begin());
-  std::copy(address.begin(), address.end(), context.begin() + kRecordHeadBytes);
+  std::copy_n(head.begin(), kRecordHeadBytes, context.begin());
+  std::copy(address.begin() + kEntityAt, address.end(), context.begin() + kRecordHeadBytes);
   return context;
 }
 
