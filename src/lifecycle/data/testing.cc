@@ -25,9 +25,11 @@ constexpr auto kProjects = R"(
 {apiVersion: falaj/v1, kind: Project, metadata: {tenant: acme, name: cargo}, spec: {zone: eu}}
 )";
 
-resource::Registry kinds(iam::Directory& directory) {
+resource::Registry kinds(iam::Directory& directory, const std::vector<resource::Kind>& more) {
   auto all = resource::governance_kinds(directory);
   all.push_back(dataset_kind());
+  all.push_back(expectation_kind());
+  all.insert(all.end(), more.begin(), more.end());
   return resource::Registry(std::move(all));
 }
 
@@ -35,12 +37,15 @@ std::optional<std::string> anything(std::string_view, const iam::Scope&) { retur
 
 }  // namespace
 
-DataFixture::DataFixture(std::string_view engine, DataLimits with) : base(engine), limits(with) { start(); }
+DataFixture::DataFixture(std::string_view engine, DataLimits with, std::vector<resource::Kind> more)
+    : base(engine), limits(with), more_kinds(std::move(more)) {
+  start();
+}
 DataFixture::~DataFixture() = default;
 
 void DataFixture::start() {
   for (const auto& module : {resource::Resources::migrations(), Datasets::migrations()}) base.database->migrate(module);
-  registry = std::make_unique<resource::Registry>(kinds(*base.directory));
+  registry = std::make_unique<resource::Registry>(kinds(*base.directory, more_kinds));
   resources = std::make_unique<resource::Resources>(*base.database, *registry, base.clock);
   apply(kProjects);
   datasets = std::make_unique<Datasets>(*base.database, *resources, *base.vault, *scratch, base.clock, base.random,

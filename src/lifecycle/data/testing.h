@@ -16,7 +16,9 @@ namespace falaj::data {
 
 class DataFixture {
  public:
-  explicit DataFixture(std::string_view engine = "sqlite", DataLimits limits = {});
+  // `more`: kinds of what stands on datasets.
+  explicit DataFixture(std::string_view engine = "sqlite", DataLimits limits = {},
+                       std::vector<resource::Kind> more = {});
   ~DataFixture();
   void restart();  // as after a kill of the program
 
@@ -37,6 +39,7 @@ class DataFixture {
   sys::TempDir dir;
   std::unique_ptr<sys::Files> scratch = sys::open_files(dir.path());
   const DataLimits limits;
+  const std::vector<resource::Kind> more_kinds;
   std::unique_ptr<resource::Registry> registry;
   std::unique_ptr<resource::Resources> resources;
   std::unique_ptr<Datasets> datasets;

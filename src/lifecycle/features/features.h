@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "governance/resource/resources.h"
+#include "lifecycle/data/datasets.h"
+#include "lifecycle/features/kinds.h"
+
+namespace falaj::features {
+
+using data::Where;
+
+struct TrainSet {
+  std::string service;
+  data::VersionName spine;  // the rows to be described
+  std::string time;         // the column of the spine that says as of when; the dataset's own when ""
+  std::string into;         // the dataset whose next version it becomes; declared when it is not there
+};
+
+// Training sets made of declared features. Thread-safe.
+class Features {
+ public:
+  // All of them outlive this.
+  Features(resource::Resources& resources, data::Datasets& datasets) : resources_(resources), datasets_(datasets) {}
+
+  // Every column of the spine, then every feature of the service, each as it was known at the row's own time.
+  data::Version train_set(const Where& where, const TrainSet& wanted, const resource::Authorise& authorise,
+                          const sql::Act& act, const table::Workspace::Watch& watch = {});
+
+ private:
+  struct Joined {
+    std::string relation;               // in the room
+    std::vector<std::string> features;  // its columns
+    std::string from;                   // "origin_delays (flights@3)"
+  };
+  std::vector<Joined> join(table::Workspace& room, const Where& where, const FeatureServiceSpec& service,
+                           const std::string& time);
+  void declare(const Where& where, const std::string& name, const table::Schema& schema, const std::string& time,
+               const resource::Authorise& authorise, const sql::Act& act);
+  template <class Spec>
+  Spec spec(const char* kind, const Where& where, const std::string& name);
+
+  resource::Resources& resources_;
+  data::Datasets& datasets_;
+};
+
+}  // namespace falaj::features

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lifecycle/features/features.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "foundation/base/testing.h"
+#include "lifecycle/data/testing.h"
+
+namespace falaj::features {
+namespace {
+
+using data::DataFixture;
+using Rows = std::vector<std::string>;
+
+std::optional<std::string> anything(std::string_view, const iam::Scope&) { return std::nullopt; }
+
+constexpr auto kDeclared = R"(
+{apiVersion: falaj/v1, kind: Entity, metadata: {tenant: acme, project: flights, name: origin}, spec: {key: [{name: origin, type: text}]}}
+---
+apiVersion: falaj/v1
+kind: FeatureView
+metadata: {tenant: acme, project: flights, name: airport}
+spec:
+  entity: origin
+  dataset: delays
+  sql: SELECT *, "at" + INTERVAL 1 HOUR AS known FROM delays
+  time: at
+  available: known
+  tile: 30m
+  features: [{name: last_delay, column: delay}]
+  aggregates:
+  - {name: flights_3h, aggregate: count, window: 3h}
+  - {name: mean_3h, aggregate: mean, of: delay, window: 3h}
+  - {name: late_3h, aggregate: count, window: 3h, where: [{column: delay, is: ">", value: 15}]}
+---
+{apiVersion: falaj/v1, kind: FeatureService, metadata: {tenant: acme, project: flights, name: late}, spec: {features: ["airport:*"]}}
+)";
+
+class FeaturesTest : public ::testing::Test {
+ protected:
+  DataFixture f_{"sqlite", {}, feature_kinds()};
+  Features features_{*f_.resources, *f_.datasets};
+  void SetUp() override {
+    f_.declare(
+        "delays",
+        "{columns: [{name: at, type: timestamp}, {name: origin, type: text}, {name: delay, type: int64}], time: at}");
+    f_.ingest("delays",
+              "at,origin,delay\n2001-01-01 08:00,SEA,10\n2001-01-01 09:00,SEA,30\n2001-01-01 10:00,SEA,2\n"
+              "2001-01-01 10:00,LAX,50\n2001-01-01 14:00,SEA,0\n");
+  }
+};
+
+TEST_F(FeaturesTest, DescribeEachRowAsOfItsTime) {
+  f_.apply(kDeclared);
+  const auto set = features_.train_set(DataFixture::kFlights, {"late", {"delays", std::nullopt}, "", "train"}, anything,
+                                       DataFixture::act());
+  EXPECT_EQ(set.rows, 5);
+  EXPECT_THAT(set.source, ::testing::HasSubstr("delays@1"));
+  // At 10:00 only what landed by then is known: 8:00 and 9:00 with an hour's flight.
+  EXPECT_EQ(f_.rows(set, "SELECT strftime(\"at\", '%H'), origin, last_delay, flights_3h, mean_3h, late_3h FROM v"),
+            (Rows{"08|SEA|null|0|null|0", "09|SEA|10|1|10|0", "10|LAX|null|0|null|0", "10|SEA|30|2|20|1",
+                  "14|SEA|2|0|null|0"}));
+  const auto again =
+      features_.train_set(DataFixture::kFlights, {"late", {"delays", 1}, "at", "train"}, anything, DataFixture::act());
+  EXPECT_EQ(again.number, 2);
+  EXPECT_EQ(again.id, set.id);
+}
+
+TEST_F(FeaturesTest, AreCheckedWhenDeclared) {
+  const auto said = [&](std::string text) {
+    try {
+      f_.apply(text);
+    } catch (const Error& e) {
+      std::string out = e.what();
+      for (const auto& fault : e.faults()) out += "; " + fault.where + ": " + fault.what;
+      return out;
+    }
+    return std::string("no error");
+  };
+  const std::string entity =
+      "{apiVersion: falaj/v1, kind: Entity, metadata: {tenant: acme, project: flights, name: origin}, spec: {key: "
+      "[{name: origin, type: text}]}}\n---\n";
+  const auto view = [&](const std::string& spec) {
+    return said(
+        entity +
+        "{apiVersion: falaj/v1, kind: FeatureView, metadata: {tenant: acme, project: flights, name: v}, spec: " + spec +
+        "}");
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(view("{entity: origin, dataset: delays, time: at}"), HasSubstr("must have features or aggregates"));
+  EXPECT_THAT(view("{entity: nobody, dataset: nowhere, time: at, features: [{name: delay}]}"),
+              ::testing::AllOf(HasSubstr("no Entity"), HasSubstr("no Dataset")));
+  EXPECT_THAT(view("{entity: origin, dataset: delays, time: origin, features: [{name: nothing}]}"),
+              ::testing::AllOf(HasSubstr("'origin' is not a column of timestamps"), HasSubstr("'nothing' is none")));
+  EXPECT_THAT(view("{entity: origin, dataset: delays, time: at, aggregates: [{name: m, aggregate: mean, of: origin, "
+                   "window: 1h}]}"),
+              HasSubstr("spec.tile"));
+  EXPECT_THAT(view("{entity: origin, dataset: delays, time: at, tile: 1h, aggregates: [{name: m, aggregate: mean, of: "
+                   "origin, window: 1h}]}"),
+              HasSubstr("'origin' is text, not numbers"));
+  EXPECT_THAT(view("{entity: origin, dataset: delays, time: at, tile: 1h, aggregates: [{name: m, aggregate: count, "
+                   "window: 90m}]}"),
+              HasSubstr("whole number of tiles"));
+  f_.apply(kDeclared);
+  EXPECT_THAT(
+      said("{apiVersion: falaj/v1, kind: FeatureService, metadata: {tenant: acme, project: flights, name: s}, spec: "
+           "{features: "
+           "[\"airport:nothing\", \"airport:*\", \"airport:mean_3h\", what]}}"),
+      ::testing::AllOf(HasSubstr("no feature 'nothing'"), HasSubstr("'mean_3h' is there twice"), HasSubstr("'what'")));
+}
+
+}  // namespace
+}  // namespace falaj::features
