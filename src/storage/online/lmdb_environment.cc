@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <filesystem>
 #include <set>
 
@@ -17,9 +16,6 @@
 namespace falaj::online {
 
 namespace {
-
-// A request's snapshot lives for milliseconds. Whoever holds one for longer than this must not stop all writers.
-constexpr auto kReadersLeaveWithin = std::chrono::seconds(5);
 
 Code code_of(int result) {
   switch (result) {
@@ -167,7 +163,7 @@ void Environment::resize(Resize how) {
   int result = MDB_SUCCESS;
   bool waited_enough = false;
   while (reading_ > 0 && !waited_enough)
-    waited_enough = lock.wait_for(changed_, kReadersLeaveWithin) == std::cv_status::timeout;
+    waited_enough = lock.wait_for(changed_, options_.grow_wait_max) == std::cv_status::timeout;
   const bool alone = reading_ == 0;
   MDB_envinfo info{};
   mdb_env_info(env_, &info);

@@ -98,23 +98,25 @@ class LmdbSnapshot final : public Snapshot {
   void get_block(const Space& space, Space::Opening& opening, std::span<const BytesView> keys,
                  std::span<std::optional<Row>> out) {
     std::array<Address, kBlock> addresses;
-    std::array<std::optional<BytesView>, kBlock> records;
+    MDB_val records[kBlock];  // not std::optional: a request for one row would clear all of them first
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < keys.size(); ++i) {
       addresses[i] = space.address(keys[i]);
-      records[i] = find(txn_, environment_.table(), addresses[i]);
-      if (!records[i]) continue;
-      bytes += Space::payload_size(*records[i]);
-      for (std::size_t line = 64; line < std::min(records[i]->size(), kFetchedAhead); line += 64)
-        __builtin_prefetch(records[i]->data() + line);
+      const auto found = find(txn_, environment_.table(), addresses[i]);
+      records[i] = found ? value_of(*found) : MDB_val{0, nullptr};
+      if (!found) continue;
+      bytes += Space::payload_size(*found);
+      for (std::size_t line = 64; line < std::min(found->size(), kFetchedAhead); line += 64)
+        __builtin_prefetch(found->data() + line);
     }
     if (bytes > 0) opened_.emplace_back(new std::byte[bytes]);
     std::byte* to = bytes > 0 ? opened_.back().get() : nullptr;
     for (std::size_t i = 0; i < keys.size(); ++i) {
       out[i].reset();
-      if (!records[i]) continue;
-      out[i] = opening.open(addresses[i], *records[i], to);
-      to += Space::payload_size(*records[i]);
+      if (!records[i].mv_data) continue;
+      const auto record = bytes_of(records[i]);
+      out[i] = opening.open(addresses[i], record, to);
+      to += Space::payload_size(record);
     }
   }
 

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <map>
 #include <set>
 #include <thread>
@@ -158,6 +159,46 @@ TEST_F(Lmdb, SaysExhaustedAtTheLimitOfItsMapAndGoesOn) {
   EXPECT_EQ(get(*store, space, "0"), "-");  // all or nothing
   put(*store, space, "b", 1, "still works");
   EXPECT_EQ(get(*store, space, "b"), "still works");
+}
+
+TEST_F(Lmdb, ASnapshotHeldTooLongCostsTheWriteThatNeedsRoomAndNoMore) {
+  LmdbOptions small;
+  small.map_bytes_first = 256 << 10;
+  small.grow_wait_max = std::chrono::milliseconds(10);
+  const auto store = open(small);
+  const Space space = make_space();
+  put(*store, space, "a", 1, "small");
+  const std::string large(500'000, 'x');
+  auto held = store->snapshot();
+  EXPECT_ERROR(put(*store, space, "b", 1, large), Code::exhausted);
+  put(*store, space, "c", 1, "small");
+  held.reset();
+  put(*store, space, "b", 1, large);
+  EXPECT_EQ(get(*store, space, "b"), large);
+}
+
+TEST_F(Lmdb, RefusesAWriteTooMany) {
+  LmdbOptions few;
+  few.waiting_max = 1;
+  const auto store = open(few);
+  const Space space = make_space();
+  std::promise<void> entered, leave;
+  std::thread busy([&] {
+    const BytesView a = as_bytes("a");
+    store->update(space, {&a, 1}, [&](std::size_t, const std::optional<Row>&) -> std::optional<Changed> {
+      entered.set_value();
+      leave.get_future().wait();
+      return std::nullopt;
+    });
+  });
+  entered.get_future().wait();
+  std::thread waiting([&] { put(*store, space, "b", 1, "waited"); });
+  while (metrics_.render().find("falaj_online_writes_waiting 1") == std::string::npos) std::this_thread::yield();
+  EXPECT_ERROR(put(*store, space, "c", 1, "refused"), Code::exhausted);
+  leave.set_value();
+  busy.join();
+  waiting.join();
+  EXPECT_EQ(get(*store, space, "b") + get(*store, space, "c"), "waited-");
 }
 
 TEST_F(Lmdb, RefusesAReaderTooMany) {

@@ -15,6 +15,7 @@ namespace falaj::online {
 namespace {
 
 constexpr std::size_t kPerRound = 1000;  // keys in one command, commands in one pipeline
+constexpr std::size_t kBytesPerRound = 4 << 20;
 constexpr int kRacesMax = 64;
 
 // Unix milliseconds for PEXPIREAT, not before the time meant; "0" is never.
@@ -157,12 +158,16 @@ class RedisStore final : public Store {
   std::size_t put(const Space& space, std::span<const Write> writes) override {
     std::size_t stored = 0;
     Space::Sealing sealing(space);
-    for (std::size_t at = 0; at < writes.size(); at += kPerRound) {
+    auto left = writes;
+    while (!left.empty()) {
       std::vector<Sent> sent;
-      for (const auto& write : writes.subspan(at, std::min(kPerRound, writes.size() - at))) {
+      for (std::size_t bytes = 0; !left.empty() && sent.size() < kPerRound && bytes < kBytesPerRound;) {
+        const auto& write = left.front();
         const auto address = space.address(write.entity_key);
         auto& s = sent.emplace_back(Sent{keys_.of(address), {}, {}, expiry(write.expires_us)});
         sealing.append_record(s.record, address, write.row);
+        bytes += s.record.size();
+        left = left.subspan(1);
       }
       // Putting the same again changes nothing, so it may be tried again.
       stored += pool_.with(RedisPool::Tries::again, [&](RedisConnection& connection) {

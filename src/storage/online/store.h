@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "foundation/base/bytes.h"
+#include "foundation/sys/clock.h"
 #include "storage/online/space.h"
 
 namespace falaj {
@@ -79,6 +81,9 @@ struct LmdbOptions {
   std::uint64_t map_bytes_max = std::uint64_t{1} << 40;  // the map doubles up to here; it is address space, not memory
   unsigned readers_max = 1024;                           // snapshots at once, over all processes
   std::size_t waiting_max = 4096;                        // writes waiting for a commit
+  // The map cannot grow while somebody reads. A request's snapshot lives for milliseconds; whoever holds one for longer
+  // than this must not stop all writers: the write that needs room is then refused.
+  sys::Micros grow_wait_max = std::chrono::seconds(5);
 };
 // The one writer of the directory, which is made when missing. Many processes may read it at once through
 // read_lmdb(), each with a pid namespace in which the others are seen; they need to write its lock file.
