@@ -34,16 +34,24 @@ std::optional<Aggregate> parse_aggregate(std::string_view text) {
 Windows::Windows(std::int64_t tile_us, std::vector<WindowFeature> features)
     : tile_us_(tile_us), features_(std::move(features)) {
   if (tile_us_ <= 0) throw Error(Code::invalid, "tile: must be longer than nothing");
-  for (const auto& feature : features_) {
+  for (std::size_t f = 0; f < features_.size(); ++f) {
+    const auto& feature = features_[f];
     if (feature.window_us <= 0 || feature.window_us % tile_us_ != 0)
       throw Error(Code::invalid, "window: must be a whole number of tiles");
     longest_us_ = std::max(longest_us_, feature.window_us);
     const auto same = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) {
       return kept.aggregate == feature.aggregate && kept.input == feature.input;
     });
-    of_.push_back(static_cast<std::size_t>(same - kept_.begin()));
-    if (same == kept_.end()) kept_.push_back({feature.aggregate, feature.input});
+    const auto at = static_cast<std::size_t>(same - kept_.begin());
+    if (same == kept_.end()) {
+      kept_.push_back({feature.aggregate, feature.input});
+      readers_.emplace_back();
+    }
+    readers_[at].push_back(f);
   }
+  for (auto& readers : readers_)
+    std::sort(readers.begin(), readers.end(),
+              [&](std::size_t a, std::size_t b) { return features_[a].window_us < features_[b].window_us; });
 }
 
 std::int64_t Windows::tile_of(std::int64_t at_us) const { return floor_div(at_us, tile_us_); }
@@ -198,14 +206,15 @@ void Tiles::add(const Event& event) {
 
 void Tiles::read(std::int64_t as_of_us, std::span<Cell> out) const {
   const auto features = windows_->features();
-  for (std::size_t f = 0; f < features.size(); ++f) {
-    const auto first = windows_->first_tile(as_of_us, features[f].window_us);
-    const auto kept = windows_->kept_of(f);
-    Accumulator all(features[f].aggregate);
-    auto at = std::lower_bound(tiles_.begin(), tiles_.end(), first,
-                               [](const Tile& tile, std::int64_t wanted) { return tile.number < wanted; });
-    for (; at != tiles_.end(); ++at) all.merge(at->kept[kept]);
-    out[f] = all.result();
+  for (std::size_t kept = 0; kept < windows_->kept().size(); ++kept) {
+    // From the newest tile backwards: a longer window goes on where a shorter one ended.
+    Accumulator all(windows_->kept()[kept].aggregate);
+    auto tile = tiles_.rbegin();
+    for (const auto f : windows_->readers(kept)) {
+      const auto first = windows_->first_tile(as_of_us, features[f].window_us);
+      for (; tile != tiles_.rend() && tile->number >= first; ++tile) all.merge(tile->kept[kept]);
+      out[f] = all.result();
+    }
   }
 }
 

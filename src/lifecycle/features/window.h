@@ -61,14 +61,15 @@ class Windows {
     std::size_t input;
   };
   std::span<const Kept> kept() const { return kept_; }
-  std::size_t kept_of(std::size_t feature) const { return of_[feature]; }
+  // The features that read one of those, the shortest window first.
+  std::span<const std::size_t> readers(std::size_t kept) const { return readers_[kept]; }
 
  private:
   std::int64_t tile_us_;
   std::vector<WindowFeature> features_;
   std::int64_t longest_us_ = 0;
   std::vector<Kept> kept_;
-  std::vector<std::size_t> of_;
+  std::vector<std::vector<std::size_t>> readers_;
 };
 
 // What a tile keeps of one input for one aggregate. Merging tiles in their order gives what one tile would have kept.
