@@ -9,9 +9,10 @@
 
 namespace falaj::crypto {
 
-// The way bytes are encrypted here (record.h is for small rows alone): AES-256-GCM in chunks with counter nonces and a last-chunk flag (the STREAM
-// construction), under a key used for this stream only. The header is bound to every chunk, so truncating, reordering,
-// splicing and moving a stream to another tenant or zone are all found. docs/formats/sealed_stream.md has the layout.
+// The way bytes are encrypted here (record.h is for small rows alone): AES-256-GCM in chunks with counter nonces and a
+// last-chunk flag (the STREAM construction), under a key used for this stream only. The header is bound to every chunk,
+// so truncating, reordering, splicing and moving a stream to another tenant or zone are all found.
+// docs/formats/sealed_stream.md has the layout.
 inline constexpr std::size_t kSealChunkBytes = 64 * 1024;
 inline constexpr std::size_t kSealTagBytes = 16;
 inline constexpr std::size_t kSaltBytes = 32;
