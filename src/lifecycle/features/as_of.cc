@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lifecycle/features/as_of.h"
 
+#include <tuple>
+
 #include <fmt/format.h>
 
 #include "foundation/base/error.h"
@@ -76,36 +78,15 @@ std::string events_sql(const ViewPlan& view, const std::string& entities) {
       at, available, inputs, identifier(view.relation), entities, same_key(view.key, view.spine_key, "s", "n"));
 }
 
-// The newest row that was known, for each row of the spine. Rows are put in the order in which they became known; one
-// that is older than a row known before it never counts. What is left grows in both times, which is what an ASOF join
-// wants; and no two are known at once, so that the join has nothing to choose from.
-std::string newest_sql(const ViewPlan& view, const std::string& spine, const std::string& spine_time,
-                       const std::string& entities) {
-  const auto at = time_of("s", view.at);
-  const auto available = view.available.empty() ? at : time_of("s", view.available);
-  std::string columns, features;
-  for (const auto& feature : view.rows) {
-    columns += fmt::format(", s.{} AS {}", identifier(feature.column), identifier(feature.name));
-    features += view.ttl_us ? fmt::format(", CASE WHEN k.at_us >= p.now_us - {} THEN k.{} END AS {}", *view.ttl_us,
-                                          identifier(feature.name), identifier(feature.name))
-                            : fmt::format(", k.{}", identifier(feature.name));
+struct Newest {
+  std::int64_t at_us = 0, available_us = 0, row = 0;
+  bool there = false;
+  void offer(const Event& event) {
+    const auto r = static_cast<std::int64_t>(event.row);
+    if (there && std::tie(event.at_us, event.available_us, r) < std::tie(at_us, available_us, row)) return;
+    *this = {event.at_us, event.available_us, r, true};
   }
-  const auto now = time_of("p", spine_time);
-  return fmt::format(
-      "WITH known AS (SELECT n.e, {0} AS at_us, greatest({0}, {1}) AS known_us{2} FROM"
-      " (SELECT row_number() OVER () AS falaj_source_row, * FROM {3}) s JOIN {4} n ON {5}"
-      " WHERE {0} IS NOT NULL AND {1} IS NOT NULL"
-      " QUALIFY row_number() OVER (PARTITION BY n.e, greatest({0}, {1})"
-      " ORDER BY {0} DESC, {1} DESC, s.falaj_source_row DESC) = 1),"
-      " counting AS (SELECT * FROM known QUALIFY at_us >= coalesce(max(at_us) OVER (PARTITION BY e ORDER BY known_us"
-      " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), at_us)),"
-      " asked AS (SELECT n.e, {6} AS now_us, p.{7} FROM {8} p JOIN {4} n ON {9} WHERE {6} IS NOT NULL)"
-      " SELECT p.{7}{10} FROM asked p ASOF LEFT JOIN counting k ON p.e = k.e AND p.now_us >= k.known_us",
-      at, available, columns, identifier(view.relation), entities, same_key(view.key, view.spine_key, "s", "n"), now,
-      kSpineRow, spine, same_key(view.spine_key, view.spine_key, "p", "n"), features);
-}
-
-bool is_whole(Aggregate aggregate) { return aggregate == Aggregate::count || aggregate == Aggregate::distinct_approx; }
+};
 
 // Goes through time, entity by entity, over events in the order in which they became known.
 void sweep(table::Workspace& room, Rows& events, Rows& spine, const ViewPlan& view, const std::string& into) {
@@ -118,6 +99,7 @@ void sweep(table::Workspace& room, Rows& events, Rows& spine, const ViewPlan& vi
     const auto entity = spine.integer(0);
     while (!events.at_end() && events.integer(0) < entity) events.next();
     Tiles tiles(view.windows);
+    Newest newest;
     for (; !spine.at_end() && spine.integer(0) == entity; spine.next()) {
       const auto now = spine.integer(1);
       for (; !events.at_end() && events.integer(0) == entity; events.next()) {
@@ -126,40 +108,24 @@ void sweep(table::Workspace& room, Rows& events, Rows& spine, const ViewPlan& vi
         if (event.known_us() > now) break;
         event.row = static_cast<std::uint64_t>(events.integer(3));
         for (std::size_t i = 0; i < event.cells.size(); ++i) event.cells[i] = events.cell(4 + i);
+        newest.offer(event);
         tiles.add(event);
       }
       tiles.forget(now);
       filler.add(spine.integer(2));
+      if (newest.there && (!view.ttl_us || newest.at_us >= now - *view.ttl_us))
+        filler.add(newest.row);
+      else
+        filler.null();
       tiles.read(now, cells);
-      for (std::size_t f = 0; f < features; ++f) {
-        if (!cells[f])
-          filler.null();
-        else if (is_whole(view.windows.features()[f].aggregate))
-          filler.add(static_cast<std::int64_t>(*cells[f]));
-        else
-          filler.add(*cells[f]);
-      }
+      for (const auto& cell : cells) cell ? filler.add(*cell) : filler.null();
       filler.end_row();
     }
   }
   filler.finish();
 }
 
-// Makes table "OUT windows" with kSpineRow and a column for each window.
-void join_windows(table::Workspace& room, const std::string& spine, const std::string& spine_time, const ViewPlan& view,
-                  const std::string& entities, const std::string& out) {
-  std::string columns;
-  for (std::size_t i = 0; i < view.window_names.size(); ++i)
-    columns += fmt::format(", {} {}", identifier(view.window_names[i]),
-                           is_whole(view.windows.features()[i].aggregate) ? "BIGINT" : "DOUBLE");
-  room.run(fmt::format("CREATE OR REPLACE TABLE {}({} BIGINT{})", identifier(out), kSpineRow, columns));
-  Rows events(room, events_sql(view, entities));
-  const auto now = time_of("p", spine_time);
-  Rows asked(room, fmt::format("SELECT n.e, {0} AS now_us, p.{1} FROM {2} p JOIN {3} n ON {4} WHERE {0} IS NOT NULL"
-                               " ORDER BY n.e, now_us, p.{1}",
-                               now, kSpineRow, spine, entities, same_key(view.spine_key, view.spine_key, "p", "n")));
-  sweep(room, events, asked, view, out);
-}
+bool is_whole(Aggregate aggregate) { return aggregate == Aggregate::count || aggregate == Aggregate::distinct_approx; }
 
 }  // namespace
 
@@ -172,18 +138,32 @@ void join_as_of(table::Workspace& room, const std::string& spine, const std::str
                 const std::string& out) {
   CHECK(view.key.size() == view.spine_key.size() && !view.key.empty(), "a view has a key, and the spine has it too");
   CHECK(view.window_names.size() == view.windows.features().size(), "every feature has a name");
-  const auto entities = identifier(out + " entities"), quoted = identifier(spine);
+  const auto raw = identifier(out + " raw"), entities = identifier(out + " entities"), quoted = identifier(spine);
   number_entities(room, quoted, view, entities);
-  const auto windows = out + " windows", rows = out + " rows";
-  if (!view.window_names.empty()) join_windows(room, quoted, spine_time, view, entities, windows);
-  if (!view.rows.empty())
-    room.run(fmt::format("CREATE OR REPLACE TABLE {} AS {}", identifier(rows),
-                         newest_sql(view, quoted, spine_time, entities)));
-  const auto both = !view.rows.empty() && !view.window_names.empty();
-  room.run(both ? fmt::format("CREATE OR REPLACE VIEW {0} AS SELECT * FROM {1} JOIN {2} USING ({3})", identifier(out),
-                              identifier(rows), identifier(windows), kSpineRow)
-                : fmt::format("CREATE OR REPLACE VIEW {0} AS SELECT * FROM {1}", identifier(out),
-                              identifier(view.rows.empty() ? windows : rows)));
+  std::string columns;
+  for (std::size_t i = 0; i < view.window_names.size(); ++i) columns += fmt::format(", w{} DOUBLE", i);
+  room.run(fmt::format("CREATE OR REPLACE TABLE {}({} BIGINT, source_row BIGINT{})", raw, kSpineRow, columns));
+  {
+    Rows events(room, events_sql(view, entities));
+    const auto now = time_of("p", spine_time);
+    Rows asked(room, fmt::format("SELECT n.e, {0} AS now_us, p.{1} FROM {2} p JOIN {3} n ON {4} WHERE {0} IS NOT NULL"
+                                 " ORDER BY n.e, now_us, p.{1}",
+                                 now, kSpineRow, quoted, entities, same_key(view.spine_key, view.spine_key, "p", "n")));
+    sweep(room, events, asked, view, out + " raw");
+  }
+  std::string features;
+  for (const auto& feature : view.rows)
+    features += fmt::format(", s.{} AS {}", identifier(feature.column), identifier(feature.name));
+  for (std::size_t i = 0; i < view.window_names.size(); ++i)
+    features += fmt::format(
+        ", {} AS {}",
+        is_whole(view.windows.features()[i].aggregate) ? fmt::format("r.w{}::BIGINT", i) : fmt::format("r.w{}", i),
+        identifier(view.window_names[i]));
+  room.run(
+      fmt::format("CREATE OR REPLACE VIEW {} AS SELECT r.{}{} FROM {} r LEFT JOIN"
+                  " (SELECT row_number() OVER () AS falaj_source_row, * FROM {}) s"
+                  " ON s.falaj_source_row = r.source_row",
+                  identifier(out), kSpineRow, features, raw, identifier(view.relation)));
 }
 
 }  // namespace falaj::features
