@@ -40,6 +40,16 @@ Code code_of(int result) {
   }
 }
 
+// LMDB takes the number of the last commit, then copies the root from one of two pages that commits write in turn. A
+// thread that is stopped in between for two commits copies the root of a later one, whose bytes need not be on disk
+// yet: the next read could be of an earlier moment. Nothing of that kind happened if at most one commit was begun
+// since.
+bool was_overtaken(MDB_env* env, MDB_txn* txn) {
+  MDB_envinfo info{};
+  mdb_env_info(env, &info);
+  return info.me_last_txnid > mdb_txn_id(txn) + 1;
+}
+
 // The directories open in this process.
 struct Places {
   Mutex mu;
@@ -132,7 +142,11 @@ MDB_txn* Environment::begin_read() {
         idle_.pop_back();
       }
     }
-    const int result = txn ? mdb_txn_renew(txn) : mdb_txn_begin(env_, nullptr, MDB_RDONLY, &txn);
+    int result = txn ? mdb_txn_renew(txn) : mdb_txn_begin(env_, nullptr, MDB_RDONLY, &txn);
+    while (result == MDB_SUCCESS && was_overtaken(env_, txn)) {
+      mdb_txn_reset(txn);
+      result = mdb_txn_renew(txn);
+    }
     if (result == MDB_SUCCESS) return txn;
     {
       Lock lock(mu_);
