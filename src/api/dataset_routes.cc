@@ -82,6 +82,13 @@ struct DiffOut {
   std::int64_t rows_before = 0, rows_after = 0, added = 0, removed = 0;
   std::optional<std::int64_t> changed;
 };
+struct ChecksQuery {
+  std::optional<std::int64_t> version;
+  std::int64_t limit = kPageItems;
+};
+struct ChecksOut {
+  std::vector<data::CheckResult> checks;
+};
 struct RemovedOut {
   std::int64_t bytes = 0;
 };
@@ -212,6 +219,20 @@ struct Shape<DiffOut> {
                       field("changed", &T::changed, "Rows of the same key that differ."));
 };
 template <>
+struct Shape<ChecksQuery> {
+  using T = ChecksQuery;
+  static constexpr std::string_view name = "DatasetChecksQuery";
+  static constexpr auto fields =
+      std::make_tuple(field("version", &T::version, "Only of rows that became this one.").range(1, INT64_MAX),
+                      field("limit", &T::limit, "Most results.").range(1, kPageItemsMax));
+};
+template <>
+struct Shape<ChecksOut> {
+  static constexpr std::string_view name = "DatasetChecks";
+  static constexpr auto fields = std::make_tuple(field(
+      "checks", &ChecksOut::checks, "Of a version in their order; of all, those of refused rows too, last first."));
+};
+template <>
 struct Shape<RemovedOut> {
   static constexpr std::string_view name = "DatasetRemoved";
   static constexpr auto fields = std::make_tuple(
@@ -327,7 +348,9 @@ RowsOut ask(Platform& platform, Call& call, const SqlIn& in) {
   auto& rows = out.rows.as_array();
   const auto answered = data::ask(
       platform.datasets, where, {in.sql, sys::Micros(in.time_us), static_cast<std::uint64_t>(in.rows)}, platform.clock,
-      [&](const std::string& dataset) { call.require("dataset.read", scope_of(where, dataset)); },
+      [&](const std::string& dataset) {
+        call.require("dataset.read", dataset.empty() ? where.scope() : scope_of(where, dataset));
+      },
       [&](const table::Chunk& chunk, std::size_t n) { add_rows(rows, chunk, n); });
   out.columns = out_of(answered.schema);
   out.whole = answered.whole;
@@ -385,6 +408,12 @@ void add_reading(Routes& routes, Platform& platform, const std::shared_ptr<Turns
       [&datasets](Call& call, const Nothing&) {
         return out_of(datasets.version(project_of(call), call.parameter("name"), number_of(call.parameter("version"))));
       });
+  routes.add<ChecksQuery, ChecksOut>(
+      reads("/v1/datasets/{name}/checks", "What expectations found in rows that came in, or were refused."),
+      [&datasets](Call& call, const ChecksQuery& in) {
+        return ChecksOut{
+            datasets.checks(project_of(call), call.parameter("name"), in.version, static_cast<std::size_t>(in.limit))};
+      });
   routes.add<DiffQuery, DiffOut>(reads("/v1/datasets/{name}/diff", "How two versions differ."),
                                  [&datasets, turns](Call& call, const DiffQuery& in) {
                                    const Turn turn(*turns);
@@ -405,8 +434,9 @@ void add_reading(Routes& routes, Platform& platform, const std::shared_ptr<Turns
             {fmt::format("SELECT * FROM {} LIMIT {}", table::identifier(table), in.limit), in.limit, 60'000'000});
       });
   routes.add<SqlIn, RowsOut>(
-      {Method::post, "/v1/datasets/sql", Permission::of("dataset.read", "{scope}"), BodyLimit{200 * 1024},
-       Audit::read(), Place::worker, "The answer to a SELECT over datasets that the caller may read."},
+      // What is read decides: a role may be for some datasets only.
+      {Method::post, "/v1/datasets/sql", Permission::signed_in("{scope}"), BodyLimit{200 * 1024}, Audit::read(),
+       Place::worker, "The answer to a SELECT over datasets that the caller may read."},
       [&platform, turns](Call& call, const SqlIn& in) {
         const Turn turn(*turns);
         return ask(platform, call, in);
@@ -485,7 +515,10 @@ void add_dataset_routes(Routes& routes, Platform& platform) {
   routes.add<Nothing, RemovedOut>(
       writes(Method::del, "/v1/datasets/{name}/versions/{version}", "dataset.delete",
              "Remove a version for good, with the files that only it has."),
-      [remove](Call& call, const Nothing&) { return remove(call, number_of(call.parameter("version")).value_or(0)); });
+      [remove, &datasets](Call& call, const Nothing&) {
+        const auto number = number_of(call.parameter("version"));
+        return remove(call, datasets.version(project_of(call), call.parameter("name"), number).number);
+      });
   routes.add<Nothing, RemovedOut>(
       writes(Method::del, "/v1/datasets/{name}/versions", "dataset.delete", "Remove all versions for good."),
       [remove](Call& call, const Nothing&) { return remove(call, std::nullopt); });

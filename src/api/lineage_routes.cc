@@ -181,8 +181,23 @@ Thing thing_of(const std::string& text) {
                           text.substr(0, 100)));
 }
 
+// "flights@3" is a version of ours, which runs name by its digest.
+Thing known_as(Platform& platform, const Where& where, Thing thing) {
+  if (thing.kind != Thing::Kind::dataset) return thing;
+  const auto at = thing.id.rfind('@');
+  const auto number = at == std::string::npos ? std::nullopt : parse_int(std::string_view(thing.id).substr(at + 1));
+  if (!number) return thing;
+  try {
+    const auto version = platform.datasets.version(where, thing.id.substr(0, at), number);
+    thing.id = fmt::format("{}@{}", version.dataset, version.short_id());
+  } catch (const Error& e) {
+    if (e.code() != Code::not_found) throw;  // a digest may be made of digits
+  }
+  return thing;
+}
+
 LineageOut lineage(Platform& platform, const Where& where, const LineageQuery& in) {
-  const auto thing = thing_of(in.thing);
+  const auto thing = known_as(platform, where, thing_of(in.thing));
   LineageOut out;
   if (in.format == "openlineage") {
     if (thing.kind != Thing::Kind::run) throw Error(Code::invalid, "format: openlineage tells of runs only");

@@ -127,6 +127,7 @@ TestApi::TestApi(CallLimits limits)
       std::make_unique<iam::Directory>(*database, clock, random, roots.platform_key(vault::kWorkloadTokens), options);
   auto kinds = resource::governance_kinds(*directory);
   kinds.push_back(data::dataset_kind());
+  kinds.push_back(data::expectation_kind());
   registry = std::make_unique<resource::Registry>(std::move(kinds));
   resources = std::make_unique<resource::Resources>(*database, *registry, clock);
   keys = std::make_unique<vault::KeyStore>(*database, vault::RootKeys::decode(roots.encode()),

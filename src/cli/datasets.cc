@@ -19,7 +19,7 @@ namespace {
 using As = Column::As;
 
 struct DatasetOptions {
-  std::string name, sql, out, format, time = "60s";
+  std::string name, run, sql, out, format, time = "60s";
   std::int64_t limit = 10, from = 0, to = 0;
 };
 
@@ -135,9 +135,10 @@ void sql(Session& session, const DatasetOptions& options) {
   const auto answer = session.api().post(
       "/v1/datasets/sql", {{"sql", options.sql}, {"rows", options.limit}, {"time", *time}}, query_of(session));
   print_rows(session.output(), answer);
-  if (!answer.at("whole").as_bool())
-    fmt::print(stderr, "there are more rows than these {}: -n takes up to 100000, 'falaj dataset export' all\n",
-               answer.at("rows").as_array().size());
+  if (answer.at("whole").as_bool()) return;
+  std::fflush(stdout);  // the rows stand before what is said of them
+  fmt::print(stderr, "there are more rows than these {}: -n takes up to 100000, 'falaj dataset export' all\n",
+             answer.at("rows").as_array().size());
 }
 
 void diff(Session& session, const DatasetOptions& options) {
@@ -192,9 +193,19 @@ void export_rows(Session& session, const DatasetOptions& options) {
                              {{"exported to", "file"}, {"bytes", "bytes", As::bytes}});
 }
 
+// Before anything is removed: what needs the dataset would keep its declaration when its rows are gone.
+void refuse_if_needed(Session& session, const std::string& name) {
+  for (const auto& expectation : get_items(session, "/v1/resources/expectations", query_of(session), 100'000))
+    if (at_path(expectation, "spec.dataset") == json::value(name))
+      throw Error(Code::conflict,
+                  fmt::format("expectation '{0}' is about '{1}': 'falaj delete expectations {0}' first",
+                              std::string_view(at_path(expectation, "metadata.name").as_string()), name));
+}
+
 // One version; or all of them, and then what declares the dataset.
 void remove(Session& session, const DatasetOptions& options) {
   const bool one = options.name.find('@') != std::string::npos;
+  if (!one) refuse_if_needed(session, options.name);
   const auto removed =
       session.api().del(one ? version_path(options.name) : dataset_path(options.name, "/versions"), query_of(session));
   if (!one)
@@ -203,6 +214,21 @@ void remove(Session& session, const DatasetOptions& options) {
   if (!output.for_people()) return output.value(removed);
   output.line(fmt::format("removed {}; {} are given back by the next 'falaj blob gc'", options.name,
                           format_bytes(removed.at("bytes").to_number<std::uint64_t>())));
+}
+
+// A run says what it was made of; lineage finds it both ways.
+void use(Session& session, const std::string& dataset, const std::string& run) {
+  const auto version = session.api().get(version_path(dataset), query_of(session));
+  const auto name = std::string(version.at("dataset").as_string());
+  const auto source = fmt::format("falaj:{}@{}", name, version.at("number").as_int64());
+  const json::object input{{"name", name},
+                           {"digest", std::string(version.at("id").as_string()).substr(0, 32)},
+                           {"source_type", "falaj"},
+                           {"source", source}};
+  const auto id = run_id_of(session, run);
+  session.api().post(mlflow_path(session, "mlflow/runs/log-inputs"),
+                     {{"run_id", id}, {"datasets", json::array{json::object{{"dataset", input}}}}});
+  session.output().line(fmt::format("run {} uses {}@{}", id, name, version.at("number").as_int64()));
 }
 
 void add_reading(CLI::App& dataset, Session& session, const std::shared_ptr<DatasetOptions>& options) {
@@ -235,6 +261,29 @@ void add_reading(CLI::App& dataset, Session& session, const std::shared_ptr<Data
   diff_command->add_option("from", options->from, "A version")->required();
   diff_command->add_option("to", options->to, "Another")->required();
   diff_command->callback([&session, options] { diff(session, *options); });
+
+  auto* checks = dataset.add_subcommand("checks", "What expectations found in rows that came in, or were refused");
+  checks->add_option("dataset", options->name, "NAME, or NAME@VERSION")->required();
+  checks->callback([&session, options] {
+    auto query = query_of(session);
+    const auto [name, version] = version_of(options->name);
+    if (version != "newest") query.emplace_back("version", version);
+    const auto found = session.api().get(dataset_path(name, "/checks"), query).at("checks");
+    session.output().table(found.as_array(), {{"version", "version"},
+                                              {"when", "at_us", As::time},
+                                              {"expectation", "expectation"},
+                                              {"check", "check"},
+                                              {"column", "column"},
+                                              {"held", "held"},
+                                              {"action", "action"},
+                                              {"said", "said"},
+                                              {"examples", "examples"}});
+  });
+
+  auto* use_command = dataset.add_subcommand("use", "Note that a run was made with a version: lineage then shows both");
+  use_command->add_option("dataset", options->name, "NAME for its newest version, or NAME@VERSION")->required();
+  use_command->add_option("run", options->run, "The run's id, or a name that only one has")->required();
+  use_command->callback([&session, options] { use(session, options->name, options->run); });
 
   auto* out = dataset.add_subcommand("export", "All rows as one file");
   out->add_option("dataset", options->name, "NAME for its newest version, or NAME@VERSION")->required();

@@ -180,6 +180,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
       std::make_unique<iam::Directory>(*database_, clock_, random_, roots_.platform_key(vault::kWorkloadTokens));
   auto kinds = resource::governance_kinds(*directory_);
   kinds.push_back(data::dataset_kind());
+  kinds.push_back(data::expectation_kind());
   registry_ = std::make_unique<resource::Registry>(std::move(kinds));
   resources_ = std::make_unique<resource::Resources>(*database_, *registry_, clock_);
   keys_ = std::make_unique<vault::KeyStore>(

@@ -47,6 +47,7 @@ Answered ask(Datasets& datasets, const Where& where, const Ask& question, const 
     may_read(named.name);
     datasets.open(*room, where, datasets.version(where, named.name, named.number), *table);
   }
+  if (opened.empty()) may_read("");
   room->confine();
   Answered out;
   std::uint64_t given = 0, bytes = 0;

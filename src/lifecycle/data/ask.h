@@ -16,9 +16,9 @@ struct Ask {
 };
 
 // A user's SELECT over datasets of the project: "flights" is the newest version, "flights@3" (in double quotes) that
-// one. `may_read` throws for a dataset that the caller may not read; only what the SELECT names is there at all.
-// Returns the columns; `each` gets at most as many rows as the limits let. Errors: invalid, denied, deadline,
-// exhausted.
+// one. `may_read` throws for a dataset that the caller may not read, and is asked for "" when the SELECT needs none;
+// only what the SELECT names is there at all. Returns the columns; `each` gets at most as many rows as the limits let.
+// Errors: invalid, denied, deadline, exhausted.
 struct Answered {
   table::Schema schema;
   bool whole = true;  // false: there were more rows than the limits let

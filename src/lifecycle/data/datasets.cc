@@ -100,6 +100,11 @@ std::vector<File> Datasets::files(const Version& version) {
   return database_.read([&](sql::Reader& r) { return version_files(r, version.row, version.number); });
 }
 
+std::vector<CheckResult> Datasets::checks(const Where& where, const std::string& name,
+                                          std::optional<std::int64_t> version, std::size_t limit) {
+  return database_.read([&](sql::Reader& r) { return list_checks(r, need_dataset(r, where, name), version, limit); });
+}
+
 std::unique_ptr<table::Workspace> Datasets::room() const {
   return std::make_unique<table::Workspace>(limits_.room, scratch_);
 }

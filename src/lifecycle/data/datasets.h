@@ -17,6 +17,7 @@
 #include "foundation/sys/random.h"
 #include "governance/resource/resources.h"
 #include "governance/vault/vault.h"
+#include "lifecycle/data/checks.h"
 #include "lifecycle/data/types.h"
 #include "storage/sql/database.h"
 #include "storage/table/workspace.h"
@@ -68,6 +69,9 @@ class Datasets {
   Version version(const Where& where, const std::string& name, std::optional<std::int64_t> number);  // or the newest
   std::vector<Version> versions(const Where& where, const std::string& name, std::int64_t below, std::size_t limit);
   std::vector<File> files(const Version& version);
+  // What expectations found: of one version in order, or the last of any, refused ones too.
+  std::vector<CheckResult> checks(const Where& where, const std::string& name, std::optional<std::int64_t> version,
+                                  std::size_t limit);
 
   // ---- rows come in
   std::string begin(const Where& where, const std::string& name, const sql::Act& act);  // the upload's id
@@ -103,6 +107,8 @@ class Datasets {
   std::vector<vault::Entry> entries(const Where& where, const std::string& upload);
   std::optional<Version> finished(const Where& where, const std::string& name, const std::string& upload);
   void check_batch(const Where& where, Batch& batch);
+  std::vector<std::pair<std::string, ExpectationSpec>> expectations(const Where& where, const std::string& dataset);
+  void check_expectations(const Where& where, Batch& batch, const sql::Act& act);
   void write_file(const Where& where, Batch& batch, std::size_t number, const std::string& cut, File& file,
                   const sql::Act& act);
   Version take_in(const Where& where, const std::string& name, std::int64_t row, table::Workspace& room,

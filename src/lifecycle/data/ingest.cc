@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How uploaded bytes become a version: parts in the vault, a table in a room, checks, Parquet files in the vault, rows.
 #include <algorithm>
-#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,56 +11,16 @@
 #include "foundation/crypto/hash.h"
 #include "lifecycle/data/dataset_kind.h"
 #include "lifecycle/data/datasets.h"
+#include "lifecycle/data/readers.h"
 #include "lifecycle/data/statistics.h"
 #include "lifecycle/data/tables.h"
+#include "lifecycle/data/vault_names.h"
 #include "lifecycle/data/vault_source.h"
 
 namespace falaj::data {
 namespace {
 
 constexpr std::size_t kFaultsMax = 20;  // shown of rows that do not fit
-constexpr std::string_view kUploads = "@upload/", kFiles = "@data/";
-
-std::string upload_root(const std::string& upload) { return fmt::format("{}{}/", kUploads, upload); }
-std::string part_name(const std::string& upload, std::int64_t number) {
-  return fmt::format("{}{:06}", upload_root(upload), number);
-}
-
-// Gzip by its first bytes: names of files say little, and there may be none.
-bool is_gzip(const table::Source& source) {
-  std::byte head[2] = {};
-  if (source.size() < sizeof head) return false;
-  source.read(0, head);
-  return head[0] == std::byte{0x1f} && head[1] == std::byte{0x8b};
-}
-
-std::string struct_of(const table::Schema& columns) {
-  std::string out;
-  for (const auto& c : columns)
-    out += fmt::format("{}{}: {}", out.empty() ? "" : ", ", table::literal(c.name),
-                       table::literal(table::sql_name(c.type)));
-  return "{" + out + "}";
-}
-
-// The table function that reads 'in'. Of columns that are declared the type is said, not guessed.
-std::string reader(Format format, bool gzip, const table::Schema& declared) {
-  const auto compression = gzip ? "gzip" : format == Format::csv ? "none" : "uncompressed";
-  const auto types = declared.empty() ? "" : ", types = " + struct_of(declared);
-  switch (format) {
-    case Format::csv:
-      return fmt::format("read_csv('in', compression = '{}'{})", compression, types);
-    case Format::jsonl:
-      return declared.empty()
-                 ? fmt::format("read_json('in', format = 'newline_delimited', compression = '{}')", compression)
-                 : fmt::format("read_json('in', format = 'newline_delimited', compression = '{}', columns = {})",
-                               compression, struct_of(declared));
-    case Format::parquet:
-      return "read_parquet('in')";
-  }
-  CHECK(false, "every format has a reader");
-  return "";
-}
-
 // All columns that are wrong at once.
 void check_columns(const table::Schema& found, const table::Schema& declared) {
   Faults faults;
@@ -165,6 +124,7 @@ struct Datasets::Batch {
   table::Workspace& room;
   Way& way;
   const table::Workspace::Watch watch;
+  std::vector<CheckResult> checks;
 };
 
 class Datasets::Turn {
@@ -186,71 +146,15 @@ class Datasets::Turn {
   const std::int64_t dataset_;
 };
 
-std::string Datasets::begin(const Where& where, const std::string& name, const sql::Act& act) {
-  if (!is_name(name)) throw Error(Code::invalid, fmt::format("a dataset's name is {}", kNameRule));
-  ByteWriter bits;
-  bits.u64(random_.next());
-  bits.u64(random_.next());
-  const auto id = to_hex(bits.bytes());
-  database_.write(act, [&](sql::Writer& w) {
-    w.execute("INSERT INTO data_ingest(id, tenant, project, dataset, created_us, created_by) VALUES(?, ?, ?, ?, ?, ?)",
-              {id, where.tenant.str(), where.project.str(), name, clock_.wall().count(), act.actor});
-  });
-  return id;
-}
-
-// The version that the upload became, if it did. Throws not_found for an unknown upload.
-std::optional<Version> Datasets::finished(const Where& where, const std::string& name, const std::string& upload) {
-  return database_.read([&](sql::Reader& r) -> std::optional<Version> {
-    const auto number =
-        r.first("SELECT version FROM data_ingest WHERE id = ? AND tenant = ? AND project = ? AND dataset = ?",
-                {upload, where.tenant.str(), where.project.str(), name},
-                [](const sql::Row& row) { return row.is_null(0) ? 0 : row.integer(0); });
-    if (!number)
-      throw Error(Code::not_found, fmt::format("no such upload to dataset '{}', or it was given up long ago", name));
-    if (*number == 0) return std::nullopt;
-    auto version = find_version(r, need_dataset(r, where, name), name, *number);
-    if (!version)
-      throw Error(Code::not_found,
-                  fmt::format("the upload became version {} of '{}', which is removed", *number, name));
-    return version;
-  });
-}
-
-void Datasets::put_part(const Where& where, const std::string& name, const std::string& upload, std::int64_t number,
-                        const blob::Source& source, const sql::Act& act) {
-  if (finished(where, name, upload)) throw Error(Code::conflict, "the upload is finished: begin another");
-  if (number < 0 || static_cast<std::size_t>(number) >= limits_.parts_max)
-    throw Error(Code::invalid, fmt::format("part: must be 0 to {}, not {}", limits_.parts_max - 1, number));
-  std::uint64_t bytes = 0;
-  const auto bounded = [&](std::span<std::byte> out) {
-    const auto n = source(out);
-    if ((bytes += n) > limits_.part_bytes_max)
-      throw Error(Code::exhausted, fmt::format("a part has at most {} bytes", limits_.part_bytes_max));
-    return n;
-  };
-  vault_.put(where, std::nullopt, part_name(upload, number), bounded, act);
-}
-
-std::vector<vault::Entry> Datasets::entries(const Where& where, const std::string& upload) {
-  return vault_.list(where, upload_root(upload), "", limits_.parts_max);
-}
-
-std::vector<Part> Datasets::parts(const Where& where, const std::string& name, const std::string& upload) {
-  finished(where, name, upload);
-  std::vector<Part> out;
-  for (const auto& entry : entries(where, upload))
-    out.push_back({*parse_int(std::string_view(entry.name).substr(upload_root(upload).size())), entry.bytes});
-  return out;
-}
-
 table::Schema Datasets::infer(const Where& where, const std::string& name, const std::string& upload, Format format) {
   finished(where, name, upload);
   const auto source = std::make_shared<VaultSource>(vault_, where, entries(where, upload));
   if (source->size() == 0) throw Error(Code::invalid, "the upload is empty");
   const auto room = this->room();
   room->put("in", source);
-  return room->describe("SELECT * FROM " + reader(format, is_gzip(*source), {}));
+  const bool gzip = is_gzip(*source);
+  if (format == Format::jsonl) refuse_deep(*room, gzip);
+  return room->describe("SELECT * FROM " + reader(format, gzip, {}));
 }
 
 Version Datasets::finish(const Where& where, const std::string& name, const std::string& upload, Finish how,
@@ -272,6 +176,7 @@ Version Datasets::finish(const Where& where, const std::string& name, const std:
   const auto room = this->room();
   room->put("in", source);
   const bool gzip = is_gzip(*source);
+  if (how.format == Format::jsonl) refuse_deep(*room, gzip, watch);
   const auto found = room->describe("SELECT * FROM " + reader(how.format, gzip, {}));
   check_columns(found, declared);
   table::Schema typed;
@@ -302,7 +207,7 @@ Version Datasets::take_in(const Where& where, const std::string& name, std::int6
                           const std::string& select, const Finish& how, const sql::Act& act,
                           const table::Workspace::Watch& watch) {
   Way way(*this, how.upload, watch);
-  Batch batch{name, row, spec(where, name), {}, std::nullopt, how, "", room, way, way.watch()};
+  Batch batch{name, row, spec(where, name), {}, std::nullopt, how, "", room, way, way.watch(), {}};
   batch.schema = batch.spec.schema();
   batch.place = fmt::format("{}{}/{:016x}/", kFiles, row, random_.next());
   batch.parent = database_.read([&](sql::Reader& r) { return newest_version(r, row, name); });
@@ -313,6 +218,7 @@ Version Datasets::take_in(const Where& where, const std::string& name, std::int6
   room.run("CREATE OR REPLACE TEMP TABLE staged AS " + select, {}, batch.watch);
   way.enter(kChecking);
   check_batch(where, batch);
+  check_expectations(where, batch, act);
   try {
     return write_batch(where, batch, act);
   } catch (...) {
@@ -366,6 +272,55 @@ void Datasets::check_batch(const Where& where, Batch& batch) {
             fmt::format("its key ({}) is in version {} already", fmt::join(key, ", "), batch.parent->number));
     }
   }
+  refuse_if_any("rows", std::move(faults));
+}
+
+std::vector<std::pair<std::string, ExpectationSpec>> Datasets::expectations(const Where& where,
+                                                                            const std::string& dataset) {
+  std::vector<std::pair<std::string, ExpectationSpec>> out;
+  resource::ListOptions options{where.tenant.str(), where.project.str(), "", "", 1000};
+  do {
+    const auto page = resources_.list("Expectation", options, [](auto&&...) { return std::nullopt; });
+    for (const auto& stored : page.items) {
+      auto spec = decode<ExpectationSpec>(stored.resource.spec, "reading an expectation");
+      if (spec.dataset == dataset) out.emplace_back(stored.resource.metadata.name, std::move(spec));
+    }
+    options.cursor = page.next;
+  } while (!options.cursor.empty());
+  return out;
+}
+
+void Datasets::check_expectations(const Where& where, Batch& batch, const sql::Act& act) {
+  Checked in{batch.room, "staged", "", "", clock_.wall().count(), batch.watch};
+  if (batch.how.mode == Mode::append && batch.parent) {
+    open(batch.room, where, *batch.parent, "stored");
+    in.stored = "stored";
+  }
+  Faults faults;
+  for (const auto& [expectation, spec] : expectations(where, batch.name)) {
+    for (const auto& rule : spec.rules) {
+      in.reference.clear();
+      const auto reference =
+          rule.check != "distribution" ? std::nullopt
+          : rule.version
+              ? database_.read([&](sql::Reader& r) { return find_version(r, batch.row, batch.name, *rule.version); })
+              : batch.parent;
+      if (reference) {
+        in.reference = "reference";
+        open(batch.room, where, *reference, in.reference);
+      }
+      auto result = run_rule(in, rule);
+      result.expectation = expectation;
+      result.action = spec.action;
+      if (!result.held && spec.action == "refuse") {
+        faults.push_back({fmt::format("expectation {}", result.expectation), result.said});
+        for (const auto& example : result.examples) faults.push_back({result.column, example});
+      }
+      batch.checks.push_back(std::move(result));
+    }
+  }
+  if (faults.empty()) return;
+  database_.write(act, [&](sql::Writer& w) { keep_checks(w, batch.row, std::nullopt, in.now_us, batch.checks); });
   refuse_if_any("rows", std::move(faults));
 }
 
@@ -443,6 +398,8 @@ Version Datasets::write_batch(const Where& where, Batch& batch, const sql::Act& 
   version.mode = batch.how.mode;
   version.schema = batch.schema;
   version.stats = statistics(batch.room, "staged", batch.schema, batch.watch);
+  for (const auto& check : batch.checks)
+    if (!check.held) version.warnings.push_back(fmt::format("{}: {}", check.expectation, check.said));
   version.source = batch.how.source;
   version.created_us = clock_.wall().count();
   version.created_by = act.actor;
@@ -459,6 +416,7 @@ Version Datasets::write_batch(const Where& where, Batch& batch, const sql::Act& 
     for (const auto& file : files) version.rows += file.rows, version.bytes += file.bytes;
     version.id = id_of(version.schema, files);
     insert_version(w, version, files);
+    keep_checks(w, batch.row, version.number, version.created_us, batch.checks);
     if (!batch.how.upload.empty())
       w.execute("UPDATE data_ingest SET version = ? WHERE id = ?", {version.number, batch.how.upload});
     w.record({resource_name(where, batch.name, version.number), {}, version.id});
@@ -466,61 +424,6 @@ Version Datasets::write_batch(const Where& where, Batch& batch, const sql::Act& 
   versions_made_.Increment();
   for (const auto& file : added) rows_in_.Increment(static_cast<double>(file.rows));
   return version;
-}
-
-std::size_t Datasets::sweep(const sql::Act& act) {
-  const auto before = clock_.wall().count() - limits_.unfinished.count();
-  struct Old {
-    std::string id, tenant, project;
-  };
-  const auto old = database_.read([&](sql::Reader& r) {
-    return r.all("SELECT id, tenant, project FROM data_ingest WHERE created_us < ? LIMIT 1000", {before},
-                 [](const sql::Row& row) {
-                   return Old{std::string(row.text(0)), std::string(row.text(1)), std::string(row.text(2))};
-                 });
-  });
-  for (const auto& upload : old) {
-    const Where where{{upload.tenant}, {upload.project}};
-    while (vault_.remove_below(where, upload_root(upload.id), 500, act).names > 0) {
-    }
-    database_.write(act, [&](sql::Writer& w) { w.execute("DELETE FROM data_ingest WHERE id = ?", {upload.id}); });
-  }
-  return old.size() + sweep_files(act);
-}
-
-std::size_t Datasets::sweep_files(const sql::Act& act) {
-  const auto before = clock_.wall().count() - limits_.unfinished.count();
-  struct Row {
-    std::int64_t id;
-    Where where;
-  };
-  const auto rows = database_.read([&](sql::Reader& r) {
-    return r.all("SELECT id, tenant, project FROM data_set", {}, [](const sql::Row& row) {
-      return Row{row.integer(0), {{std::string(row.text(1))}, {std::string(row.text(2))}}};
-    });
-  });
-  std::size_t removed = 0;
-  for (const auto& row : rows) {
-    const auto known = database_.read([&](sql::Reader& r) {
-      const auto names = r.all("SELECT name FROM data_file WHERE dataset = ?", {row.id},
-                               [](const sql::Row& found) { return std::string(found.text(0)); });
-      return std::set<std::string>(names.begin(), names.end());
-    });
-    const auto root = fmt::format("{}{}/", kFiles, row.id);
-    std::string after;
-    for (;;) {
-      const auto page = vault_.list(row.where, root, after, 1000);
-      for (const auto& entry : page) {
-        // A batch that is being written has files that no version has yet.
-        if (known.contains(entry.name) || entry.created_us >= before) continue;
-        vault_.remove(row.where, entry.name, act);
-        ++removed;
-      }
-      if (page.size() < 1000) break;
-      after = page.back().name;
-    }
-  }
-  return removed;
 }
 
 }  // namespace falaj::data

@@ -33,13 +33,12 @@ constexpr sql::Migration kMigrations[] = {
      "CREATE INDEX data_ingest_where ON data_ingest(tenant, project, created_us)"},
     // A dataset that is declared no more keeps its row: numbers of its versions are not given again.
     {2, "data", "ALTER TABLE data_set ADD COLUMN gone BIGINT NOT NULL DEFAULT 0"},
+    {3, "data",
+     "CREATE TABLE data_check(id BIGINT PRIMARY KEY, dataset BIGINT NOT NULL REFERENCES data_set(id), version BIGINT,"
+     " at_us BIGINT NOT NULL, result TEXT NOT NULL);"
+     "CREATE INDEX data_check_version ON data_check(dataset, version);"
+     "INSERT INTO data_counter(name, value) VALUES('check', 0)"},
 };
-
-std::int64_t next_number(sql::Writer& w, std::string_view what) {
-  w.execute("UPDATE data_counter SET value = value + 1 WHERE name = ?", {what});
-  return *w.first("SELECT value FROM data_counter WHERE name = ?", {what},
-                  [](const sql::Row& row) { return row.integer(0); });
-}
 
 Version version_of(const sql::Row& row, std::int64_t dataset, const std::string& name) {
   Version v;
@@ -64,6 +63,12 @@ Version version_of(const sql::Row& row, std::int64_t dataset, const std::string&
 }  // namespace
 
 std::span<const sql::Migration> data_migrations() { return kMigrations; }
+
+std::int64_t next_number(sql::Writer& w, std::string_view what) {
+  w.execute("UPDATE data_counter SET value = value + 1 WHERE name = ?", {what});
+  return *w.first("SELECT value FROM data_counter WHERE name = ?", {what},
+                  [](const sql::Row& row) { return row.integer(0); });
+}
 
 void add_dataset(sql::Writer& w, const std::string& tenant, const std::string& project, const std::string& name) {
   // A dataset that was removed and is declared again goes on counting: a version number never means two things.
@@ -171,6 +176,7 @@ void insert_version(sql::Writer& w, Version& v, std::vector<File>& files) {
 std::vector<std::string> delete_version(sql::Writer& w, std::int64_t dataset, std::int64_t number) {
   const auto mine = version_files(w, dataset, number);
   w.execute("DELETE FROM data_version_file WHERE dataset = ? AND number = ?", {dataset, number});
+  w.execute("DELETE FROM data_check WHERE dataset = ? AND version = ?", {dataset, number});
   w.execute("DELETE FROM data_version WHERE dataset = ? AND number = ?", {dataset, number});
   std::vector<std::string> gone;
   for (const auto& f : mine) {

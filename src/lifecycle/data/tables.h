@@ -13,6 +13,7 @@
 namespace falaj::data {
 
 std::span<const sql::Migration> data_migrations();
+std::int64_t next_number(sql::Writer& w, std::string_view what);  // "dataset", "file", "check"
 
 void add_dataset(sql::Writer& w, const std::string& tenant, const std::string& project, const std::string& name);
 // conflict when it has versions.

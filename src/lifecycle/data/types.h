@@ -87,6 +87,9 @@ struct Version {
   std::string source;                 // what it was made of, in words
   std::int64_t created_us = 0;
   std::string created_by;
+
+  // By which runs name it as their input: MLflow's digests have at most 36 characters.
+  std::string short_id() const { return id.hex().substr(0, 32); }
 };
 
 struct Dataset {
