@@ -153,6 +153,7 @@ std::vector<Example> examples() {
       {get, "/v1/datasets/{name}/versions/{version}/export", "",
        "/v1/datasets/none/versions/1/export" + kScope + "&format=csv", "", 404},
       {get, "/v1/datasets/{name}/diff", "", "/v1/datasets/none/diff" + kScope + "&from=1&to=2", "", 404},
+      {get, "/v1/datasets/{name}/checks", "", "/v1/datasets/none/checks" + kScope, "", 404},
       {post, "/v1/datasets/{name}/uploads", "", "/v1/datasets/some/uploads" + kScope, ""},
       {get, "/v1/datasets/{name}/uploads/{id}", "", "/v1/datasets/some/uploads/none" + kScope, "", 404},
       {get, "/v1/datasets/{name}/uploads/{id}/columns", "",
