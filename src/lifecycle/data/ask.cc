@@ -36,6 +36,7 @@ Answered ask(Datasets& datasets, const Where& where, const Ask& question, const 
                                               format_duration_us(question.time_max.count())));
   };
   const auto room = datasets.room();
+  room->check_user_sql(question.sql);
   std::set<std::string> opened;
   while (const auto table = room->missing_table(question.sql)) {
     if (opened.size() == kTablesMax)

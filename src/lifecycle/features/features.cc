@@ -40,6 +40,7 @@ std::vector<Features::Joined> Features::join(table::Workspace& room, const Where
     // By the dataset's own name, as the view's SQL calls it.
     datasets_.open(room, where, version, view.dataset);
     const auto rows = view.sql.empty() ? fmt::format("SELECT * FROM {}", table::identifier(view.dataset)) : view.sql;
+    room.check_user_sql(rows);
     const auto schema = room.describe(rows);
     auto plan = compile(view, spec<EntitySpec>("Entity", where, view.entity), schema, wanted);
     plan.relation = fmt::format("view {}", name);

@@ -187,6 +187,23 @@ TEST_F(Workspaces, ConfinedOnlyReads) {
   EXPECT_EQ(rows("SELECT x FROM data"), (Rows{{"42"}}));
 }
 
+TEST_F(Workspaces, TakesOneHarmlessSelectOfAUser) {
+  for (const auto* sql :
+       {"SELECT json_structure(x)", "SELECT JSON_Structure (x)", "SELECT \"json_structure\"(x)",
+        "SELECT json_structure /* no */ (x)", "SELECT json_structure -- no\n (x)", "SELECT x.json_structure()",
+        "SELECT (SELECT max(json_tree(x)) FROM t)", "WITH a AS (SELECT * FROM query('SELECT 1')) SELECT * FROM a",
+        "SELECT * FROM json_execute_serialized_sql('x')", "SELECT * FROM read_json('x')", "SELECT 1; SELECT 2",
+        "CREATE TABLE t(x INT)", "SET threads = 9", "SELECT list_transform(x, y -> json_structure(y))"}) {
+    SCOPED_TRACE(sql);
+    EXPECT_THROW(room_.check_user_sql(sql), Error);
+  }
+  for (const auto* sql : {"SELECT query, json_structure FROM t WHERE query IN (SELECT 1)", "SELECT 'json_structure(x)'",
+                          "SELECT max(x) FROM t -- json_structure(x)"}) {
+    SCOPED_TRACE(sql);
+    EXPECT_NO_THROW(room_.check_user_sql(sql));
+  }
+}
+
 TEST_F(Workspaces, IsInterruptedAndWatched) {
   const auto endless = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range + b.range = -1";
   struct Enough {};

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include <duckdb/parser/parser.hpp>
+#include <duckdb/parser/simplified_token.hpp>
+
+#include <fmt/format.h>
+
+#include "foundation/base/text.h"
+#include "storage/table/rep.h"
+
+namespace falaj::table {
+namespace {
+
+// Some run SQL that is hidden in a text; those of JSON go down as deep as the text says, and the stack ends first.
+bool is_refused(std::string_view function) {
+  static constexpr std::string_view kWhole[] = {"query",   "query_table",   "from_json",  "from_json_strict",
+                                                "to_json", "array_to_json", "row_to_json"};
+  return function.starts_with("json_") || function.starts_with("read_json") || function.starts_with("read_ndjson") ||
+         std::find(std::begin(kWhole), std::end(kWhole), function) != std::end(kWhole);
+}
+
+std::string name_of(std::string_view token) {
+  token = trim(token);
+  if (token.size() >= 2 && token.front() == '"' && token.back() == '"') token = token.substr(1, token.size() - 2);
+  return lower(token);
+}
+
+}  // namespace
+
+void Workspace::check_user_sql(const std::string& sql) {
+  const auto statement = rep_->parse(sql);
+  if (statement->type != duckdb::StatementType::SELECT_STATEMENT)
+    throw Error(Code::denied, "only a SELECT that reads is allowed here");
+  // By the words, not the tree: a tree has many places where a call can be, and one forgotten is a hole.
+  const auto tokens = duckdb::Parser::Tokenize(sql);
+  for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+    auto next = i + 1;
+    while (next + 1 < tokens.size() && tokens[next].type == duckdb::SimplifiedTokenType::SIMPLIFIED_TOKEN_COMMENT)
+      ++next;
+    if (sql[tokens[next].start] != '(') continue;
+    const auto text = std::string_view(sql).substr(tokens[i].start, tokens[i + 1].start - tokens[i].start);
+    if (const auto name = name_of(text); is_refused(name))
+      throw Error(Code::denied, fmt::format("{}() is not allowed here", name));
+  }
+}
+
+}  // namespace falaj::table
