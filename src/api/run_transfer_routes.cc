@@ -16,6 +16,7 @@
 #include "lifecycle/track/export.h"
 #include "lifecycle/track/export_manifest.h"
 #include "lifecycle/track/import.h"
+#include "lifecycle/track/removal.h"
 
 namespace falaj::api {
 namespace {
@@ -153,6 +154,9 @@ ImportedOut receive_import(Platform& platform, Call& call, const ImportQuery& in
   track::ImportRequest request{where, {platform.models.public_key()}, in.experiment};
   if (!in.key.empty()) request.trusted.push_back(track::parse_public_key(in.key));
   auto act = call.act(where.scope().str());
+  // What is left of a run that was removed for good must be gone before the same run comes back: its files have the
+  // names that the new ones get.
+  track::finish_removals(platform.database, platform.vault, act.actor);
   const auto done = track::import_runs(
       platform.track, platform.vault, request, [&](std::span<std::byte> out) { return body.read(out); }, act);
   act.details =

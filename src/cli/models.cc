@@ -189,11 +189,15 @@ void verify(Session& session, const ModelOptions& options) {
   if (!report.at("intact").as_bool()) throw Error(Code::corrupt, "the version is not what was registered");
 }
 
-void alias_at(Session& session, const ModelOptions& options) {
+void served_at(Session& session, const ModelOptions& options) {
+  const auto at = options.name.rfind('@');
+  if (at == std::string::npos || at + 1 == options.name.size())
+    throw Error(Code::invalid, fmt::format("endpoint: MODEL@ALIAS, not '{}'", harmless(options.name)));
+  const auto model = options.name.substr(0, at), alias = options.name.substr(at + 1);
   std::string time = options.time;
   if (const auto ago = parse_duration_us(time)) time = std::to_string(session.clock().wall().count() - *ago);
-  const auto answer = session.api().get(model_path(options.name, "/alias-at"),
-                                        {{"scope", session.project_scope()}, {"alias", options.alias}, {"time", time}});
+  const auto answer = session.api().get(model_path(model, "/alias-at"),
+                                        {{"scope", session.project_scope()}, {"alias", alias}, {"time", time}});
   session.output().details(
       answer, {{"model", "model"}, {"alias", "alias"}, {"time", "time_us", As::time}, {"version", "version"}});
 }
@@ -218,11 +222,10 @@ void add_reading(CLI::App& model, Session& session, const std::shared_ptr<ModelO
       ->check(CLI::Range(1, 1000));
   history_command->callback([&session, options] { history(session, *options); });
 
-  auto* at = model.add_subcommand("alias-at", "Which version an alias pointed at at a time");
-  at->add_option("model", options->name, "Its name")->required();
-  at->add_option("alias", options->alias, "The alias")->required();
+  auto* at = model.add_subcommand("served-at", "Which version was behind a name at a time, from the audited record");
+  at->add_option("endpoint", options->name, "MODEL@ALIAS: where its users load it from")->required();
   at->add_option("time", options->time, "RFC 3339, or how long ago (2h, 7d)")->required();
-  at->callback([&session, options] { alias_at(session, *options); });
+  at->callback([&session, options] { served_at(session, *options); });
 
   auto* verify_command =
       model.add_subcommand("verify", "Read every file of a version; compare with its signed manifest");
