@@ -76,6 +76,7 @@ void add_model_routes(Routes& routes, Platform& platform);    // models, version
 void add_lineage_routes(Routes& routes, Platform& platform);  // lineage, webhooks
 void add_mlflow_routes(Routes& routes, Platform& platform);   // MLflow's tracking protocol
 void add_dataset_routes(Routes& routes, Platform& platform);  // datasets, uploads, SQL
+void add_feature_routes(Routes& routes, Platform& platform);  // training sets
 void add_retention_routes(Routes& routes, Platform& platform);
 void add_all_routes(Routes& routes, Platform& platform);
 

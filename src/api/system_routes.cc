@@ -196,6 +196,7 @@ void add_all_routes(Routes& routes, Platform& platform) {
   add_model_routes(routes, platform);
   add_lineage_routes(routes, platform);
   add_dataset_routes(routes, platform);
+  add_feature_routes(routes, platform);
   add_retention_routes(routes, platform);
   add_mlflow_routes(routes, platform);
 }

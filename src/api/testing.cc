@@ -10,6 +10,7 @@
 #include "foundation/net/parse.h"
 #include "governance/resource/kinds/kinds.h"
 #include "lifecycle/data/dataset_kind.h"
+#include "lifecycle/features/kinds.h"
 #include "storage/blob/memory_backend.h"
 
 namespace falaj::api {
@@ -113,10 +114,10 @@ TestApi::TestApi(CallLimits limits)
       answer_key(roots.platform_key(vault::kKeptAnswers)),
       database(sql::open_sqlite(dir / "falaj.db", metrics)) {
   std::vector<sql::Migration> all;
-  for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
-                             vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
-                             track::LoggedModels::migrations(), models::Registry::migrations(),
-                             data::Datasets::migrations(), migrations()})
+  for (const auto& module :
+       {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
+        vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
+        track::LoggedModels::migrations(), models::Registry::migrations(), data::Datasets::migrations(), migrations()})
     all.insert(all.end(), module.begin(), module.end());
   database->migrate(all);
   audit = std::make_unique<audit::AuditLog>(*database, clock, signer);
@@ -128,6 +129,7 @@ TestApi::TestApi(CallLimits limits)
   auto kinds = resource::governance_kinds(*directory);
   kinds.push_back(data::dataset_kind());
   kinds.push_back(data::expectation_kind());
+  for (auto& kind : features::feature_kinds()) kinds.push_back(std::move(kind));
   registry = std::make_unique<resource::Registry>(std::move(kinds));
   resources = std::make_unique<resource::Resources>(*database, *registry, clock);
   keys = std::make_unique<vault::KeyStore>(*database, vault::RootKeys::decode(roots.encode()),

@@ -62,6 +62,7 @@ int run(int argc, char** argv, Session& session, const std::function<void(CLI::A
   add_resource_commands(app, session);
   add_blob_commands(app, session);
   add_dataset_commands(app, session);
+  add_feature_commands(app, session);
   add_track_commands(app, session);
   add_model_commands(app, session);
   add_lineage_commands(app, session);

@@ -125,7 +125,8 @@ void list_runs(Session& session, const ListOptions& options) {
 void print_pairs(const Output& output, std::string_view title, const json::value& pairs, bool hide_ours) {
   json::array rows;
   for (const auto& [key, value] : pairs.as_object())
-    if (!hide_ours || !(std::string_view(key).starts_with("mlflow.") || std::string_view(key).starts_with("falaj."))) rows.push_back({{"key", key}, {"value", value}});
+    if (!hide_ours || !(std::string_view(key).starts_with("mlflow.") || std::string_view(key).starts_with("falaj.")))
+      rows.push_back({{"key", key}, {"value", value}});
   if (rows.empty()) return;
   output.line("");
   output.table(rows, {{title, "key"}, {"value", "value"}});
@@ -137,17 +138,20 @@ void print_source(const Output& output, const json::object& tags) {
     const auto* value = tags.if_contains(key);
     return value && value->is_string() ? std::string(value->as_string()) : "";
   };
-  json::object row{{"command", tag("mlflow.source.name")}, {"directory", tag("falaj.source.directory")},
-                   {"host", tag("falaj.source.host")},     {"commit", tag("mlflow.source.git.commit")},
-                   {"branch", tag("mlflow.source.git.branch")}, {"exit", tag("falaj.exit")},
+  json::object row{{"command", tag("mlflow.source.name")},
+                   {"directory", tag("falaj.source.directory")},
+                   {"host", tag("falaj.source.host")},
+                   {"commit", tag("mlflow.source.git.commit")},
+                   {"branch", tag("mlflow.source.git.branch")},
+                   {"exit", tag("falaj.exit")},
                    {"cpu", tag("falaj.cpu_seconds")}};
   if (tag("falaj.source.dirty") == "true") row["commit"] = tag("mlflow.source.git.commit") + " and source/diff.patch";
   if (const auto peak = parse_int(tag("falaj.memory_peak_bytes"))) row["memory"] = *peak;
   std::vector<Column> rows;
-  for (const auto& [title, path] : {std::pair("command", "command"), std::pair("directory", "directory"),
-                                    std::pair("host", "host"), std::pair("git commit", "commit"),
-                                    std::pair("git branch", "branch"), std::pair("ended with", "exit"),
-                                    std::pair("cpu seconds", "cpu")})
+  for (const auto& [title, path] :
+       {std::pair("command", "command"), std::pair("directory", "directory"), std::pair("host", "host"),
+        std::pair("git commit", "commit"), std::pair("git branch", "branch"), std::pair("ended with", "exit"),
+        std::pair("cpu seconds", "cpu")})
     if (!row[path].as_string().empty()) rows.push_back({title, path});
   if (row.contains("memory")) rows.push_back({"memory peak", "memory", Column::As::bytes});
   if (rows.empty()) return;
@@ -331,7 +335,8 @@ void add_run_reading(CLI::App& run, Session& session) {
   auto* plot_command = run.add_subcommand("plot", "Draw a metric of one or more runs as a line chart, SVG or PNG");
   plot_command->add_option("runs", plotted->runs, "The runs")->required()->expected(1, 24);
   plot_command->add_option("-m,--metric", plotted->metric, "Which metric")->required();
-  plot_command->add_option("-O,--out", plotted->out, "The file to write, .svg or .png; - is SVG on standard output")->required();
+  plot_command->add_option("-O,--out", plotted->out, "The file to write, .svg or .png; - is SVG on standard output")
+      ->required();
   plot_command->add_option("--x", plotted->x, "step or time")->check(CLI::IsMember({"step", "time"}));
   plot_command->add_option("--points", plotted->points, "Most points of a line; lows and highs are kept")
       ->capture_default_str()

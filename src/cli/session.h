@@ -77,6 +77,7 @@ void add_resource_commands(CLI::App& app,
                            Session& session);  // apply, diff, get, describe, delete, history, rollback, export
 void add_blob_commands(CLI::App& app, Session& session);     // blob, key
 void add_audit_commands(CLI::App& app, Session& session);    // audit
+void add_feature_commands(CLI::App& app, Session& session);  // features
 void add_track_commands(CLI::App& app, Session& session);    // experiment, run
 void add_model_commands(CLI::App& app, Session& session);    // model
 void add_dataset_commands(CLI::App& app, Session& session);  // dataset

@@ -166,6 +166,8 @@ std::vector<Example> examples() {
       {post, "/v1/datasets/{name}/uploads/{id}/finish", "", "/v1/datasets/some/uploads/none/finish" + kScope,
        R"({"format":"csv"})", 404},
       {post, "/v1/datasets/sql", "", "/v1/datasets/sql" + kScope, R"({"sql":"SELECT 1"})"},
+      {post, "/v1/features/train-set", "", "/v1/features/train-set" + kScope,
+       R"({"service":"none","spine":"none","into":"none"})", 404},
       {get, "/v1/retention", "", "/v1/retention" + kScope, ""},
       {get, "/v1/retention", "of another tenant", "/v1/retention?scope=/t/other/p/maps", ""},
       {post, "/v1/retention/run", "", "/v1/retention/run" + kScope, R"({"dry_run":true})"},

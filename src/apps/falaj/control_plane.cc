@@ -13,6 +13,7 @@
 #include "foundation/config/secret.h"
 #include "governance/resource/kinds/kinds.h"
 #include "lifecycle/data/dataset_kind.h"
+#include "lifecycle/features/kinds.h"
 #include "lifecycle/track/uploads.h"
 #include "storage/blob/directory_backend.h"
 #include "storage/blob/s3_backend.h"
@@ -181,6 +182,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
   auto kinds = resource::governance_kinds(*directory_);
   kinds.push_back(data::dataset_kind());
   kinds.push_back(data::expectation_kind());
+  for (auto& kind : features::feature_kinds()) kinds.push_back(std::move(kind));
   registry_ = std::make_unique<resource::Registry>(std::move(kinds));
   resources_ = std::make_unique<resource::Resources>(*database_, *registry_, clock_);
   keys_ = std::make_unique<vault::KeyStore>(

@@ -13,7 +13,6 @@ namespace {
 constexpr sql::Migration kMigrations[] = {
     {1, "data",
      "CREATE TABLE data_counter(name TEXT PRIMARY KEY, value BIGINT NOT NULL);"
-     "INSERT INTO data_counter(name, value) VALUES('dataset', 0), ('file', 0);"
      "CREATE TABLE data_set(id BIGINT PRIMARY KEY, tenant TEXT NOT NULL, project TEXT NOT NULL, name TEXT NOT NULL,"
      " last_version BIGINT NOT NULL);"
      "CREATE UNIQUE INDEX data_set_name ON data_set(tenant, project, name);"
@@ -36,8 +35,7 @@ constexpr sql::Migration kMigrations[] = {
     {3, "data",
      "CREATE TABLE data_check(id BIGINT PRIMARY KEY, dataset BIGINT NOT NULL REFERENCES data_set(id), version BIGINT,"
      " at_us BIGINT NOT NULL, result TEXT NOT NULL);"
-     "CREATE INDEX data_check_version ON data_check(dataset, version);"
-     "INSERT INTO data_counter(name, value) VALUES('check', 0)"},
+     "CREATE INDEX data_check_version ON data_check(dataset, version)"},
 };
 
 Version version_of(const sql::Row& row, std::int64_t dataset, const std::string& name) {
@@ -65,7 +63,10 @@ Version version_of(const sql::Row& row, std::int64_t dataset, const std::string&
 std::span<const sql::Migration> data_migrations() { return kMigrations; }
 
 std::int64_t next_number(sql::Writer& w, std::string_view what) {
-  w.execute("UPDATE data_counter SET value = value + 1 WHERE name = ?", {what});
+  w.execute(
+      "INSERT INTO data_counter(name, value) VALUES(?, 1) ON CONFLICT(name) DO UPDATE SET value = data_counter.value + "
+      "1",
+      {what});
   return *w.first("SELECT value FROM data_counter WHERE name = ?", {what},
                   [](const sql::Row& row) { return row.integer(0); });
 }

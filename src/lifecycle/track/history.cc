@@ -94,9 +94,8 @@ HistoryPage history_page(sql::Reader& r, std::span<const std::int64_t> of_series
 
 HistoryPage Track::history(const Where& where, const std::string& run_id, const std::string& key,
                            const std::optional<Point>& after, std::size_t limit) {
-  return database_.read([&](sql::Reader& r) {
-    return history_page(r, series_of(r, need_run(r, where, run_id), key), after, limit);
-  });
+  return database_.read(
+      [&](sql::Reader& r) { return history_page(r, series_of(r, need_run(r, where, run_id), key), after, limit); });
 }
 
 std::vector<Point> Track::history(const Where& where, const std::string& run_id, const std::string& key,

@@ -38,7 +38,7 @@ std::optional<RunRow> run_at(sql::Reader& reader, std::int64_t experiment, std::
 HistoryPage history_page(sql::Reader& reader, std::span<const std::int64_t> series, const std::optional<Point>& after,
                          std::size_t limit);
 
-void check_dataset(const Dataset& dataset);  // throws invalid
+void check_dataset(const Dataset& dataset);                                                      // throws invalid
 std::int64_t dataset_row(sql::Writer& writer, std::int64_t experiment, const Dataset& dataset);  // made when missing
 
 // The next of an ever growing count; `many` at once gives the first of them.

@@ -136,8 +136,8 @@ class Workspace {
   };
   Filler fill(const std::string& table);
 
-  // Before anything else is done with SQL of a user: throws unless it is one SELECT that calls nothing which is known to
-  // take the process down (functions that walk JSON as deep as it is), or runs SQL that is hidden in a text.
+  // Before anything else is done with SQL of a user: throws unless it is one SELECT that calls nothing which is known
+  // to take the process down (functions that walk JSON as deep as it is), or runs SQL that is hidden in a text.
   void check_user_sql(const std::string& sql);
   // For SQL of a user: from here on settings are fixed and only one SELECT at a time is taken.
   void confine();
