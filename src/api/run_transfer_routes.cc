@@ -67,7 +67,7 @@ struct Shape<ImportQuery> {
 template <>
 struct Shape<ImportedOut> {
   using T = ImportedOut;
-  static constexpr std::string_view name = "ImportedRuns";
+  [[maybe_unused]] static constexpr std::string_view name = "ImportedRuns";
   static constexpr auto fields = std::make_tuple(
       field("experiments", &T::experiments, "Made for them."), field("runs", &T::runs, "In the file."),
       field("made", &T::made, "That were not here."), field("changed", &T::changed, "That were, and got something."),

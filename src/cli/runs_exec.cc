@@ -147,8 +147,9 @@ std::vector<std::string> environment_of(Session& session, const std::string& run
   }
   auto out = own_environment();
   for (const auto& [key, value] : ours) {
-    std::erase_if(out, [&](const std::string& entry) { return entry.starts_with(key + "="); });
-    out.push_back(key + "=" + value);
+    const auto begin = key + "=";
+    std::erase_if(out, [&](const std::string& entry) { return entry.starts_with(begin); });
+    out.push_back(begin + value);
   }
   return out;
 }

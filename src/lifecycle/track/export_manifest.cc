@@ -116,7 +116,7 @@ struct Shape<track::ExportManifest> {
 template <>
 struct Shape<track::SignatureText> {
   using T = track::SignatureText;
-  static constexpr std::string_view name = "SignatureText";
+  [[maybe_unused]] static constexpr std::string_view name = "SignatureText";
   static constexpr auto fields =
       std::make_tuple(field("algorithm", &T::algorithm, "How.").required(),
                       field("public_key", &T::public_key, "By whom.").required().text(track::kDigestRule),
