@@ -13,9 +13,9 @@ namespace falaj::track {
 
 namespace {
 
-// Runs lie by experiment and place. Params, tags and metrics lie by key first, so that the first search by a key reads
-// one stretch of the table; their second index finds all that one run has. A series is the points of one metric of one
-// run, in blocks (points.h).
+// Rows are found by experiment and place, so that everything of a run, and all runs of an experiment, lie together; the
+// second index of params, tags and metrics finds one key of all runs. A series is the points of one metric of one run,
+// in blocks (points.h).
 constexpr sql::Migration kMigrations[] = {
     {1, "track",
      "CREATE TABLE track_counter(name TEXT PRIMARY KEY, value BIGINT NOT NULL);"
@@ -32,16 +32,16 @@ constexpr sql::Migration kMigrations[] = {
      " PRIMARY KEY(experiment, place)) CLUSTERED;"
      "CREATE INDEX track_run_id ON track_run(run_id);"
      "CREATE TABLE track_param(experiment BIGINT NOT NULL, place BIGINT NOT NULL, key TEXT NOT NULL,"
-     " value TEXT NOT NULL, PRIMARY KEY(experiment, key, place)) CLUSTERED;"
-     "CREATE INDEX track_param_run ON track_param(experiment, place);"
+     " value TEXT NOT NULL, PRIMARY KEY(experiment, place, key)) CLUSTERED;"
+     "CREATE INDEX track_param_key ON track_param(experiment, key, place);"
      "CREATE TABLE track_tag(experiment BIGINT NOT NULL, place BIGINT NOT NULL, key TEXT NOT NULL,"
-     " value TEXT NOT NULL, PRIMARY KEY(experiment, key, place)) CLUSTERED;"
-     "CREATE INDEX track_tag_run ON track_tag(experiment, place);"
+     " value TEXT NOT NULL, PRIMARY KEY(experiment, place, key)) CLUSTERED;"
+     "CREATE INDEX track_tag_key ON track_tag(experiment, key, place);"
      "CREATE TABLE track_metric(experiment BIGINT NOT NULL, place BIGINT NOT NULL, key TEXT NOT NULL,"
      " model TEXT NOT NULL, dataset TEXT NOT NULL, digest TEXT NOT NULL, series BIGINT NOT NULL,"
      " value DOUBLE PRECISION, unix_ms BIGINT NOT NULL, step BIGINT NOT NULL, appends BIGINT NOT NULL,"
-     " PRIMARY KEY(experiment, key, place, model, dataset, digest)) CLUSTERED;"
-     "CREATE INDEX track_metric_run ON track_metric(experiment, place);"
+     " PRIMARY KEY(experiment, place, key, model, dataset, digest)) CLUSTERED;"
+     "CREATE INDEX track_metric_key ON track_metric(experiment, key, place);"
      "CREATE INDEX track_metric_model ON track_metric(model) WHERE model <> '';"
      "CREATE TABLE track_block(series BIGINT NOT NULL, number BIGINT NOT NULL, first_ms BIGINT NOT NULL,"
      " last_ms BIGINT NOT NULL, points BIGINT NOT NULL, data BYTEA NOT NULL, PRIMARY KEY(series, number)) CLUSTERED;"
