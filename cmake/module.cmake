@@ -6,7 +6,7 @@
 #   main.cc        left to the directory's own CMakeLists.txt
 #   x_bench.cc     one benchmark program  x_fuzz.cc   one libFuzzer program, seeded from testdata/x_fuzz/
 
-# Directories whose code one thread runs: the thread sanitizer would find nothing in their tests.
+# Directories whose own code one thread runs; what they wire together is tested with threads in its own directory.
 set(FALAJ_ONE_THREAD foundation/config foundation/stats cli apps/falaj)
 
 set(FALAJ_DIRECTORIES)

@@ -173,6 +173,7 @@ TEST_F(Hostile, ParquetThatIsCutOrLies) {
     } catch (const Error&) {
     }
   }
+  EXPECT_NO_THROW(f_.ingest("d", good, Format::parquet, Mode::overwrite));
 }
 
 TEST_F(Hostile, CsvOfTooManyColumnsOrNoEnd) {
