@@ -10,6 +10,8 @@
 namespace falaj::features {
 namespace {
 
+using lookup::Aggregate;
+using lookup::Tiles;
 using table::identifier;
 
 // A cursor one row at a time.

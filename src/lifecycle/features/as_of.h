@@ -8,15 +8,20 @@
 #include <string>
 #include <vector>
 
-#include "lifecycle/features/window.h"
+#include "lifecycle/lookup/window.h"
 #include "storage/table/workspace.h"
 
 namespace falaj::features {
+
+using lookup::Cell;
+using lookup::Event;
+using lookup::Windows;
 
 // A feature view as a room sees it. All names are columns of `relation` unless they say otherwise.
 struct ViewPlan {
   std::string relation;                // a table or view of the room
   std::vector<std::string> key;        // what names the entity
+  std::vector<table::Type> key_types;  // as the entity declares them
   std::vector<std::string> spine_key;  // the same, as the spine calls it
   std::string at;                      // when a row happened; rows without are left out
   std::string available;               // when it could be known; "" = when it happened. Null: never
@@ -25,6 +30,7 @@ struct ViewPlan {
   // The newest row: of those at one time the later available, of those the later in the relation.
   struct RowFeature {
     std::string name, column;
+    table::Type type = table::Type::text;
   };
   std::vector<RowFeature> rows;
 

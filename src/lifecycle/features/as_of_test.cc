@@ -17,6 +17,8 @@
 namespace falaj::features {
 namespace {
 
+using lookup::Aggregate;
+
 constexpr std::int64_t kSecond = 1'000'000;
 
 struct Row {
@@ -51,7 +53,7 @@ class AsOf : public ::testing::Test {
     view.key = view.spine_key = {"k"};
     view.at = "at";
     view.available = "known";
-    view.rows = {{"newest", "v"}};
+    view.rows = {{"newest", "v", table::Type::float64}};
     view.inputs = {"v", "CASE WHEN v > 3 THEN v END"};
     view.windows = Windows(kSecond, {{Aggregate::sum, 0, 5 * kSecond},
                                      {Aggregate::count, 1, 20 * kSecond},

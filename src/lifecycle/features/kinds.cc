@@ -12,16 +12,10 @@
 namespace falaj::features {
 namespace {
 
+using lookup::WindowFeature;
 using resource::Metadata;
 using resource::Reference;
 using resource::World;
-
-std::vector<std::string> names_of(const FeatureViewSpec& view) {
-  std::vector<std::string> out;
-  for (const auto& feature : view.features) out.push_back(feature.name);
-  for (const auto& aggregate : view.aggregates) out.push_back(aggregate.name);
-  return out;
-}
 
 void check_view(const World& world, const Metadata& metadata, const FeatureViewSpec& view, Faults& faults) {
   const auto names = names_of(view);
@@ -58,11 +52,12 @@ void check_service(const World& world, const Metadata& metadata, const FeatureSe
     const auto at = fmt::format("spec.features[{}]", i);
     const auto named = parse_feature_name(service.features[i]);
     if (!named) {
-      faults.push_back({at, fmt::format("'{}': must be VIEW:FEATURE or VIEW:*", service.features[i].substr(0, 80))});
+      faults.push_back({at, fmt::format("'{}': must be VIEW:FEATURE or VIEW:*, or VIEW@REVISION:... to pin what the view is", service.features[i].substr(0, 80))});
       continue;
     }
     const auto spec = world.spec({"FeatureView", metadata.tenant, metadata.project, named->view});
     if (!spec) continue;  // said by refers_to
+    if (named->revision) continue;  // what an earlier revision had is seen when it is used
     const auto all = names_of(decode<FeatureViewSpec>(*spec, "view"));
     if (named->feature != "*" && std::find(all.begin(), all.end(), named->feature) == all.end())
       faults.push_back({at, fmt::format("view '{}' has no feature '{}'", named->view, named->feature)});
@@ -70,6 +65,13 @@ void check_service(const World& world, const Metadata& metadata, const FeatureSe
       if (!seen.emplace(name, named->view).second)
         faults.push_back({at, fmt::format("'{}' is there twice, also in view '{}'", name, seen[name])});
   }
+}
+
+void check_push(const World& world, const Metadata& metadata, const PushSourceSpec& push, Faults& faults) {
+  const auto spec = world.spec({"Dataset", metadata.tenant, metadata.project, push.dataset});
+  if (spec && !decode<data::DatasetSpec>(*spec, "dataset").key.empty())
+    faults.push_back({"spec.dataset", "has a key: rows of a key can be ingested, where they are compared with all that "
+                                      "are there, but not pushed"});
 }
 
 std::vector<Reference> views_of(const World&, const Metadata& metadata, const FeatureServiceSpec& service) {
@@ -133,6 +135,13 @@ std::string input_of(const AggregateSpec& a, std::size_t index, const table::Sch
 
 }  // namespace
 
+std::vector<std::string> names_of(const FeatureViewSpec& view) {
+  std::vector<std::string> out;
+  for (const auto& feature : view.features) out.push_back(feature.name);
+  for (const auto& aggregate : view.aggregates) out.push_back(aggregate.name);
+  return out;
+}
+
 bool is_feature_name(std::string_view text) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
   return !text.empty() && text.size() <= 63 && letter(text[0]) &&
@@ -142,7 +151,12 @@ bool is_feature_name(std::string_view text) {
 std::optional<FeatureName> parse_feature_name(std::string_view text) {
   const auto colon = text.find(':');
   if (colon == std::string_view::npos) return std::nullopt;
-  FeatureName out{std::string(text.substr(0, colon)), std::string(text.substr(colon + 1))};
+  FeatureName out{std::string(text.substr(0, colon)), std::nullopt, std::string(text.substr(colon + 1))};
+  if (const auto at = out.view.find('@'); at != std::string::npos) {
+    out.revision = parse_int(std::string_view(out.view).substr(at + 1));
+    if (!out.revision || *out.revision < 1) return std::nullopt;
+    out.view.resize(at);
+  }
   if (!is_name(out.view) || (out.feature != "*" && !is_feature_name(out.feature))) return std::nullopt;
   return out;
 }
@@ -163,7 +177,10 @@ ViewPlan compile(const FeatureViewSpec& view, const EntitySpec& entity, const ta
   const auto is_wanted = [&](const std::string& name) {
     return wanted.empty() || std::find(wanted.begin(), wanted.end(), name) != wanted.end();
   };
-  for (const auto& column : entity.key) plan.spine_key.push_back(column.name);
+  for (const auto& column : entity.key) {
+    plan.spine_key.push_back(column.name);
+    plan.key_types.push_back(*table::parse_type(column.type));
+  }
   plan.key = view.key.empty() ? plan.spine_key : view.key;
   if (plan.key.size() != plan.spine_key.size())
     faults.push_back(
@@ -174,8 +191,9 @@ ViewPlan compile(const FeatureViewSpec& view, const EntitySpec& entity, const ta
   plan.ttl_us = view.ttl_us;
   for (const auto& feature : view.features) {
     if (!is_wanted(feature.name)) continue;
-    plan.rows.push_back({feature.name, feature.column.empty() ? feature.name : feature.column});
+    plan.rows.push_back({feature.name, feature.column.empty() ? feature.name : feature.column, table::Type::text});
     need(plan.rows.back().column, "features");
+    if (const auto* column = table::find(rows, plan.rows.back().column)) plan.rows.back().type = column->type;
   }
   std::vector<WindowFeature> windows;
   for (std::size_t i = 0; i < view.aggregates.size(); ++i) {
@@ -184,7 +202,7 @@ ViewPlan compile(const FeatureViewSpec& view, const EntitySpec& entity, const ta
     const auto input = input_of(a, i, rows, faults);
     const auto same = std::find(plan.inputs.begin(), plan.inputs.end(), input);
     windows.push_back(
-        {*parse_aggregate(a.aggregate), static_cast<std::size_t>(same - plan.inputs.begin()), a.window_us});
+        {*lookup::parse_aggregate(a.aggregate), static_cast<std::size_t>(same - plan.inputs.begin()), a.window_us});
     if (same == plan.inputs.end()) plan.inputs.push_back(input);
     plan.window_names.push_back(a.name);
   }
@@ -215,8 +233,18 @@ std::vector<resource::Kind> feature_kinds() {
                                                check_service,
                                                views_of,
                                                {}};
+  resource::KindOf<PushSourceSpec> push{"PushSource",
+                                        "pushsources",
+                                        "Where events are pushed to: rows of a dataset, known online at once.",
+                                        {.project = true},
+                                        check_push,
+                                        [](const World&, const Metadata& m, const PushSourceSpec& spec) {
+                                          return std::vector<Reference>{
+                                              {{"Dataset", m.tenant, m.project, spec.dataset}, "spec.dataset"}};
+                                        },
+                                        {}};
   return {resource::make_kind(std::move(entity)), resource::make_kind(std::move(view)),
-          resource::make_kind(std::move(service))};
+          resource::make_kind(std::move(service)), resource::make_kind(std::move(push))};
 }
 
 }  // namespace falaj::features

@@ -11,14 +11,18 @@
 
 namespace falaj::features {
 
-// Entity, FeatureView and FeatureService, in the order in which they are applied.
+// Entity, FeatureView, FeatureService and PushSource, in the order in which they are applied.
 std::vector<resource::Kind> feature_kinds();
 
-// "VIEW:FEATURE".
+// "VIEW:FEATURE", or "VIEW@REVISION:FEATURE" for what the view was when it had that revision.
 struct FeatureName {
-  std::string view, feature;  // feature "*": all
+  std::string view;
+  std::optional<std::int64_t> revision;
+  std::string feature;  // "*": all
 };
 std::optional<FeatureName> parse_feature_name(std::string_view text);
+
+std::vector<std::string> names_of(const FeatureViewSpec& view);  // of its features, in order
 
 // A view over rows of these columns, for those of its features that `wanted` names (all when it is empty).
 // Throws invalid with every fault.

@@ -45,10 +45,16 @@ struct FeatureViewSpec {
   std::vector<RowFeatureSpec> features;
   std::vector<AggregateSpec> aggregates;
   std::string owner;
+  std::optional<std::int64_t> materialize_us;  // how often new versions are brought online; only when asked if absent
 };
 // The features that one model takes.
 struct FeatureServiceSpec {
   std::vector<std::string> features;  // "VIEW:FEATURE" or "VIEW:*"
+};
+
+// Where events are pushed to.
+struct PushSourceSpec {
+  std::string dataset;
 };
 
 inline constexpr std::string_view kAggregateNames[] = {"count", "sum",    "mean", "min",
@@ -130,16 +136,31 @@ struct Shape<features::FeatureViewSpec> {
           .range(0, features::kHundredYearsUs),
       field("features", &S::features, "Columns of the newest row.").length(0, 1000),
       field("aggregates", &S::aggregates, "Computed over windows of time.").length(0, 1000),
-      field("owner", &S::owner, "Who answers for it.").length(0, 200));
+      field("owner", &S::owner, "Who answers for it.").length(0, 200),
+      field("materialize", &S::materialize_us,
+            "How often, at most, a new version of the dataset is brought online; only when asked if absent.")
+          .duration()
+          .range(1'000'000, features::kHundredYearsUs));
 };
 template <>
 struct Shape<features::FeatureServiceSpec> {
   using S = features::FeatureServiceSpec;
   static constexpr std::string_view name = "FeatureServiceSpec";
   static constexpr auto fields =
-      std::make_tuple(field("features", &S::features, "VIEW:FEATURE, or VIEW:* for all of a view, in order.")
+      std::make_tuple(field("features", &S::features,
+                            "VIEW:FEATURE, or VIEW:* for all of a view, in order; VIEW@REVISION pins what the view is.")
                           .required()
                           .length(1, 1000));
+};
+
+template <>
+struct Shape<features::PushSourceSpec> {
+  using S = features::PushSourceSpec;
+  static constexpr std::string_view name = "PushSourceSpec";
+  static constexpr auto fields = std::make_tuple(
+      field("dataset", &S::dataset, "The dataset whose rows are pushed; all its views get them.")
+          .required()
+          .text({is_name, kNameRule}));
 };
 
 }  // namespace falaj

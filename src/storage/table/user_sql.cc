@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include <duckdb/parser/parser.hpp>
+#include <duckdb/planner/expression.hpp>
+#include <duckdb/planner/logical_operator.hpp>
 #include <duckdb/parser/simplified_token.hpp>
 
 #include <fmt/format.h>
@@ -26,7 +28,30 @@ std::string name_of(std::string_view token) {
   return lower(token);
 }
 
+bool looks_at_one_row(const duckdb::LogicalOperator& node) {
+  using duckdb::LogicalOperatorType;
+  if (node.type != LogicalOperatorType::LOGICAL_GET && node.type != LogicalOperatorType::LOGICAL_PROJECTION &&
+      node.type != LogicalOperatorType::LOGICAL_FILTER)
+    return false;
+  if (node.type == LogicalOperatorType::LOGICAL_GET ? !node.children.empty() : node.children.size() != 1) return false;
+  return std::all_of(node.expressions.begin(), node.expressions.end(),
+                     [](const auto& expression) { return expression->IsConsistent() && !expression->IsVolatile(); }) &&
+         std::all_of(node.children.begin(), node.children.end(),
+                     [](const auto& child) { return looks_at_one_row(*child); });
+}
+
 }  // namespace
+
+bool Workspace::is_row_by_row(const std::string& sql) {
+  try {
+    // As it was written: the optimizer would see that a table is empty, and leave out what the query does.
+    duckdb::Connection plain(*rep_->database);
+    plain.context->config.enable_optimizer = false;
+    return looks_at_one_row(*plain.ExtractPlan(sql));
+  } catch (const std::exception& e) {
+    rep_->fail(duckdb::ErrorData(e));
+  }
+}
 
 void Workspace::check_user_sql(const std::string& sql) {
   const auto statement = rep_->parse(sql);

@@ -139,6 +139,9 @@ class Workspace {
   // Before anything else is done with SQL of a user: throws unless it is one SELECT that calls nothing which is known
   // to take the process down (functions that walk JSON as deep as it is), or runs SQL that is hidden in a text.
   void check_user_sql(const std::string& sql);
+  // Whether each row of the answer comes of one row of one table, whatever the others are, and will always be the same:
+  // then new rows can be looked at alone.
+  bool is_row_by_row(const std::string& sql);
   // For SQL of a user: from here on settings are fixed and only one SELECT at a time is taken.
   void confine();
   void interrupt();

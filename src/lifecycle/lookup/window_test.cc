@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lifecycle/features/window.h"
+#include "lifecycle/lookup/window.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "foundation/base/testing.h"
 #include "foundation/sys/random.h"
 
-namespace falaj::features {
+namespace falaj::lookup {
 namespace {
 
 constexpr std::int64_t kSecond = 1'000'000;
@@ -152,4 +152,4 @@ TEST(Windows, RefuseWhatIsNoWholeNumberOfTiles) {
 }
 
 }  // namespace
-}  // namespace falaj::features
+}  // namespace falaj::lookup

@@ -18,7 +18,7 @@
 #include "foundation/stats/distinct.h"
 #include "foundation/stats/moments.h"
 
-namespace falaj::features {
+namespace falaj::lookup {
 
 enum class Aggregate { count, sum, mean, min, max, stddev, last, distinct_approx };
 inline constexpr Aggregate kAggregates[] = {
@@ -101,6 +101,7 @@ class Tiles {
   void add(const Event& event);
   // One cell for each feature. Requires: no event was added that was not known as of then.
   void read(std::int64_t as_of_us, std::span<Cell> out) const;
+  void merge(const Tiles& other);      // as if its events had been added here
   void forget(std::int64_t as_of_us);  // tiles that no window will cover any more
   bool empty() const { return tiles_.empty(); }
 
@@ -118,4 +119,4 @@ class Tiles {
   std::vector<Tile> tiles_;  // by number; nearly always the last one is added to
 };
 
-}  // namespace falaj::features
+}  // namespace falaj::lookup

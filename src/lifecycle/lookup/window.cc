@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lifecycle/features/window.h"
+#include "lifecycle/lookup/window.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,7 +10,7 @@
 
 #include "foundation/base/error.h"
 
-namespace falaj::features {
+namespace falaj::lookup {
 namespace {
 
 constexpr std::string_view kNames[] = {"count", "sum", "mean", "min", "max", "stddev", "last", "distinct_approx"};
@@ -218,6 +218,13 @@ void Tiles::read(std::int64_t as_of_us, std::span<Cell> out) const {
   }
 }
 
+void Tiles::merge(const Tiles& other) {
+  for (const auto& from : other.tiles_) {
+    auto& into = tile(from.number);
+    for (std::size_t i = 0; i < from.kept.size(); ++i) into.kept[i].merge(from.kept[i]);
+  }
+}
+
 void Tiles::forget(std::int64_t as_of_us) {
   const auto first = windows_->first_tile(as_of_us, windows_->longest_us());
   const auto keep = std::find_if(tiles_.begin(), tiles_.end(), [&](const Tile& tile) { return tile.number >= first; });
@@ -246,4 +253,4 @@ Tiles Tiles::decode(const Windows& windows, ByteReader& in) {
   return out;
 }
 
-}  // namespace falaj::features
+}  // namespace falaj::lookup

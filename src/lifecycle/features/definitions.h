@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "foundation/base/mutex.h"
+#include "governance/resource/resources.h"
+#include "lifecycle/data/datasets.h"
+#include "lifecycle/features/kinds.h"
+#include "lifecycle/lookup/view.h"
+
+namespace falaj::features {
+
+using data::Where;
+
+// A feature view that was looked at: what its rows are, and what is kept of them online.
+struct Definition {
+  std::string name;
+  std::int64_t revision = 0;
+  FeatureViewSpec spec;
+  EntitySpec entity;
+  data::DatasetSpec dataset;
+  table::Schema rows;   // that its features are made of
+  std::string select;   // of those, over the dataset by its name
+  bool row_by_row = true;  // of one row of the dataset each: pushed and appended rows can be looked at alone
+  ViewPlan plan;        // all its features
+  // Of everything that what is kept online depends on: rows that were kept for another meaning are never read by it.
+  Digest meaning;
+  std::shared_ptr<const lookup::View> view;
+
+  bool personal() const { return dataset.personal.has_value(); }
+};
+
+// Features of one view that were asked for, in order.
+struct Selected {
+  std::shared_ptr<const Definition> from;
+  std::vector<std::string> features;
+};
+
+// Views and services as they are declared, read once and kept until they change. Thread-safe.
+class Definitions {
+ public:
+  Definitions(resource::Resources& resources, data::Datasets& datasets) : resources_(resources), datasets_(datasets) {}
+
+  // The newest revision, or the one of that number. Throws not_found, invalid.
+  std::shared_ptr<const Definition> view(const Where& where, const std::string& name,
+                                         std::optional<std::int64_t> revision = std::nullopt);
+  // "VIEW:FEATURE", ... as a service names them. Throws invalid, not_found.
+  std::vector<Selected> select(const Where& where, const std::vector<std::string>& features);
+  FeatureServiceSpec service(const Where& where, const std::string& name);
+  PushSourceSpec push_source(const Where& where, const std::string& name);
+
+ private:
+  // The texts that it was made of: as long as they are the ones that the resources give, it holds.
+  struct Kept {
+    std::vector<std::pair<resource::Key, resource::TextCache::Text>> texts;
+    std::shared_ptr<const Definition> definition;
+  };
+  using Name = std::tuple<std::string, std::string, std::string, std::int64_t>;
+  std::shared_ptr<const Definition> make(const Where& where, const std::string& name,
+                                         std::optional<std::int64_t> revision, Kept& kept);
+
+  resource::Resources& resources_;
+  data::Datasets& datasets_;
+  Mutex mu_;
+  std::map<Name, Kept> kept_ GUARDED_BY(mu_);
+};
+
+online::Type online_type(table::Type type);
+
+}  // namespace falaj::features
