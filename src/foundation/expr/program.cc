@@ -89,7 +89,7 @@ constexpr std::equal_to<> kEqual;
 constexpr std::not_equal_to<> kNotEqual;
 
 // One instruction that is no jump. `old` is what the register holds that the result goes to.
-inline Value step(Opcode code, const Value& a, const Value& b, const Value& old) {
+[[gnu::always_inline]] inline Value step(Opcode code, const Value& a, const Value& b, const Value& old) {
   using Whole = std::int64_t;
   switch (code) {
     case Opcode::move:
@@ -125,7 +125,7 @@ inline Value step(Opcode code, const Value& a, const Value& b, const Value& old)
     case Opcode::mul_r:
       return real(a, b, [](double x, double y) { return x * y; });
     case Opcode::div_r:
-      return real(a, b, [](double x, double y) { return y == 0 ? std::nan("") : x / y; });
+      return real(a, b, [](double x, double y) { return x / y; });
     case Opcode::mod_r:
       return real(a, b, [](double x, double y) { return std::fmod(x, y); });
     case Opcode::pow_r:
@@ -255,13 +255,15 @@ Value Program::run(std::span<const Value> values) const noexcept {
   // Jumps only lead forward, so this ends.
   const Instruction* const first = code.data();
   const Instruction* const last = first + code.size();
-  for (const Instruction* now = first; now != last; ++now) {
+  for (const Instruction* now = first; now != last;) {
     const Value& a = at(now->a);
-    if (now->code == Opcode::jump || (now->code == Opcode::jump_unless && (a.is_null() || i(a) == 0))) {
-      now = first + now->out - 1;
-    } else if (now->code != Opcode::jump_unless) {
+    if (now->code <= Opcode::jump_unless) {
+      const bool jumps = now->code == Opcode::jump || a.is_null() || i(a) == 0;
+      now = jumps ? first + now->out : now + 1;
+    } else {
       Value& out = registers[now->out];
       out = step(now->code, a, at(now->b), out);
+      ++now;
     }
   }
   return at(result);

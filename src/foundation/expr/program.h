@@ -14,10 +14,10 @@ namespace falaj::expr {
 // _i takes booleans, int64 and timestamps, which are all whole numbers inside; _r float64; _s text. Unless it says
 // otherwise, an instruction gives null when one of its operands is.
 enum class Opcode : std::uint8_t {
-  move,
-  to_real,      // int64 to float64
   jump,         // to instruction `out`
-  jump_unless,  // a is true: to instruction `out`
+  jump_unless,  // a is true: to instruction `out`; the last jump
+  move,
+  to_real,  // int64 to float64
   add_i,
   add_r,
   sub_i,

@@ -30,11 +30,11 @@ class Checker {
     std::string found;
     for (std::size_t n = 0; n < node.operands.size() && n < 5; ++n)
       found += fmt::format("{}{}", n == 0 ? "" : ", ", shown(operand(node, n).type));
-    const bool is_word = node.operation->name.front() >= 'a';
+    auto name = std::string(node.operation->name);
+    if (name == "unary -") name = "-";
+    if (name.front() < 'a') name = '\'' + name + '\'';
     refuse(text_, node.at,
-           fmt::format("{} takes {}, found {}{}",
-                       is_word ? std::string(node.operation->name) : fmt::format("'{}'", node.operation->name), takes,
-                       found, node.operands.size() > 5 ? ", ..." : ""));
+           fmt::format("{} takes {}, found {}{}", name, takes, found, node.operands.size() > 5 ? ", ..." : ""));
   }
 
   // The type that every operand can be widened to.
