@@ -109,7 +109,7 @@ struct Instruction {
 Value compute(Opcode code, const Value& a, const Value& b);
 
 struct Program {
-  // Seven values at most wait at each level of nesting: one at each precedence, and two in `in`.
+  // At each level of nesting six values at most wait for others: one at each precedence, and one in a list.
   static constexpr std::size_t kRegistersMax = 512;
 
   struct Use {
