@@ -202,7 +202,8 @@ ZoneName Vault::zone_for(const Where& where, const std::optional<ZoneName>& want
 Entry Vault::put(const Where& where, const std::optional<ZoneName>& zone, const std::string& name,
                  const blob::Source& source, const sql::Act& act) {
   check_text("name", name);
-  auto entry = store_bytes(where, zone, source, act);
+  blob::Hold hold;  // until it has its name
+  auto entry = store_bytes(where, zone, source, act, &hold);
   entry.name = name;
   write_names(where, {&entry, 1}, act);
   return entry;
@@ -213,10 +214,10 @@ Entry Vault::put_unnamed(const Where& where, const blob::Source& source, const s
 }
 
 Entry Vault::store_bytes(const Where& where, const std::optional<ZoneName>& zone, const blob::Source& source,
-                         const sql::Act& act) {
+                         const sql::Act& act, blob::Hold* hold) {
   const ZoneName in = zone_for(where, zone);
   keys_.ensure(in, where.tenant, act);
-  const auto stored = store(in).put(where.tenant, source);
+  const auto stored = store(in).put(where.tenant, source, hold);
   return {"",        stored.info.address, in, stored.info.size, stored.info.content, clock_.wall().count(),
           act.actor, stored.new_bytes,    {}};
 }
@@ -227,6 +228,7 @@ Batch Vault::put_many(const Where& where, const std::optional<ZoneName>& zone,
   keys_.ensure(in, where.tenant, act);
   auto& target = store(in);
   Batch batch;
+  blob::Hold hold;
   std::vector<Entry> entries;
   std::vector<std::pair<std::string, Bytes>> group;
   std::uint64_t group_bytes = 0;
@@ -246,7 +248,7 @@ Batch Vault::put_many(const Where& where, const std::optional<ZoneName>& zone,
   const auto flush = [&] {
     std::vector<blob::Source> sources;
     for (const auto& [name, bytes] : group) sources.push_back(blob::source_of(bytes));
-    const auto stored = target.put_many(where.tenant, sources);
+    const auto stored = target.put_many(where.tenant, sources, &hold);
     for (std::size_t i = 0; i < group.size(); ++i) add(std::move(group[i].first), stored[i]);
     group.clear();
     group_bytes = 0;
@@ -256,7 +258,7 @@ Batch Vault::put_many(const Where& where, const std::optional<ZoneName>& zone,
     if (entries.size() + group.size() >= kBatchFilesMax)
       throw Error(Code::exhausted, fmt::format("a batch has at most {} files", kBatchFilesMax));
     if (file->bytes >= kAloneBytes) {
-      add(std::move(file->name), target.put(where.tenant, file->source));
+      add(std::move(file->name), target.put(where.tenant, file->source, &hold));
       continue;
     }
     Bytes bytes(file->bytes);
@@ -465,6 +467,25 @@ CollectReport Vault::collect(const sql::Act& act) {
   database_.write(act, [&](sql::Writer&) {});  // what was deleted is in no row; that it was done is on record
   if (failed) throw *failed;
   return report;
+}
+
+std::vector<Placed> Vault::destroy(const TenantName& tenant, std::span<const Placed> objects, const sql::Act& act) {
+  std::map<ZoneName, std::vector<blob::Address>> by_zone;
+  for (const auto& object : objects) by_zone[object.zone].push_back(object.address);
+  std::vector<Placed> needed;
+  for (const auto& [zone, addresses] : by_zone) {
+    const auto destroyed = store(zone).destroy(tenant, addresses, [&] {
+      std::vector<blob::Address> out;
+      for (const auto& k : database_.read([&](sql::Reader& reader) { return kept(reader); }))
+        if (k.zone == zone && k.tenant == tenant) out.push_back(k.address);
+      Lock lock(mu_);  // after the names were read, as in collect
+      if (holds_ > 0) throw Error(Code::conflict, "a backup is under way: what it copies is not destroyed");
+      return out;
+    });
+    for (const auto& address : destroyed.needed) needed.push_back({zone, address});
+  }
+  if (!by_zone.empty()) database_.write(act, [&](sql::Writer&) {});  // as in collect
+  return needed;
 }
 
 ScrubReport Vault::scrub() {

@@ -50,6 +50,12 @@ struct Batch {
   std::uint64_t files = 0, bytes = 0, new_bytes = 0;
 };
 
+// An object where it is, whatever names it.
+struct Placed {
+  ZoneName zone;
+  blob::Address address;
+  friend auto operator<=>(const Placed&, const Placed&) = default;
+};
 struct CollectReport {
   std::uint64_t objects = 0, bytes = 0, kept = 0;
   std::vector<std::string> missing;  // named, but not in the store
@@ -122,6 +128,9 @@ class Vault {
   // Deletes what nothing names or pins and is older than the grace. What cannot be collected does not keep the rest
   // from it; the first reason is thrown at the end.
   CollectReport collect(const sql::Act& act);
+  // Destroys these now, without the grace, with all that nothing else is made of; returns those that a name, a pin or a
+  // put under way still needs, which stay. Throws conflict while a backup or a collection goes on; safe to repeat.
+  std::vector<Placed> destroy(const TenantName& tenant, std::span<const Placed> objects, const sql::Act& act);
   ScrubReport scrub();
   struct Totals {
     std::uint64_t names = 0, bytes = 0;
@@ -146,7 +155,7 @@ class Vault {
   };
   ZoneName zone_for(const Where& where, const std::optional<ZoneName>& wanted) const;
   Entry store_bytes(const Where& where, const std::optional<ZoneName>& zone, const blob::Source& source,
-                    const sql::Act& act);
+                    const sql::Act& act, blob::Hold* hold = nullptr);
   void write_names(const Where& where, std::span<const Entry> entries, const sql::Act& act);
 
   sql::Database& database_;

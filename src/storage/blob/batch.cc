@@ -28,7 +28,7 @@ Batch::Batch(Blocks& blocks, Workers& workers, const TenantName& tenant, const S
       options_(options),
       records_(records),
       beginning_(kInlineBytesMax + 1),
-      pins_(blocks.pins()) {}
+      pins_(std::make_shared<Pins::Put>(blocks.pins())) {}
 
 Batch::~Batch() {
   for (const auto& work : under_way_) work.result.wait();  // it uses our pins
@@ -67,7 +67,7 @@ void Batch::add_small(BytesView all) {
     const Manifest manifest{Manifest::Form::inlined, size, object.content.finish(), std::move(bytes), {}};
     const Digest address = address_of(tenant_->address_key, Kind::object, manifest.content);
     object.stored.info = {{address}, size, manifest.content};
-    object.stored.new_bytes = blocks_.put(*tenant_, Kind::object, address, encode(manifest), records_, pins_);
+    object.stored.new_bytes = blocks_.put(*tenant_, Kind::object, address, encode(manifest), records_, *pins_);
     return {};
   };
   under_way_.push_back({index, workers_.run(std::move(store))});
@@ -125,7 +125,7 @@ void Batch::start_chunk(std::size_t object, Bytes bytes) {
   auto store = [this, bytes = std::move(bytes)]() mutable -> Result {
     const Part part{bytes.size(), crypto::sha256(bytes)};
     const Digest address = address_of(tenant_->address_key, Kind::chunk, part.digest);
-    const std::uint64_t new_bytes = blocks_.put(*tenant_, Kind::chunk, address, bytes, Durable::at_sync, pins_);
+    const std::uint64_t new_bytes = blocks_.put(*tenant_, Kind::chunk, address, bytes, Durable::at_sync, *pins_);
     buffers_.give_back(std::move(bytes));
     return {part, new_bytes};
   };
@@ -156,7 +156,7 @@ void Batch::close_list(Object& object) {
   Part list{0, crypto::sha256(body)};
   for (const auto& chunk : object.chunks) list.bytes += chunk.bytes;
   const Digest address = address_of(tenant_->address_key, Kind::list, list.digest);
-  object.stored.new_bytes += blocks_.put(*tenant_, Kind::list, address, body, Durable::at_sync, pins_);
+  object.stored.new_bytes += blocks_.put(*tenant_, Kind::list, address, body, Durable::at_sync, *pins_);
   object.lists.push_back(list);
   object.chunks.clear();
 }
@@ -168,7 +168,7 @@ void Batch::write_record(Object& object) {
   manifest.parts = std::move(one_list ? object.chunks : object.lists);
   const Digest address = address_of(tenant_->address_key, Kind::object, manifest.content);
   object.stored.info = {{address}, manifest.size, manifest.content};
-  object.stored.new_bytes += blocks_.put(*tenant_, Kind::object, address, encode(manifest), records_, pins_);
+  object.stored.new_bytes += blocks_.put(*tenant_, Kind::object, address, encode(manifest), records_, *pins_);
 }
 
 std::vector<Stored> Batch::commit() {

@@ -25,6 +25,7 @@ class Batch {
 
   void add(const Source& source);
   std::vector<Stored> commit();  // in the order they were added
+  std::shared_ptr<const void> pins() const { return pins_; }
 
  private:
   struct Object;
@@ -51,7 +52,7 @@ class Batch {
   const StoreOptions& options_;
   const Durable records_;
   Bytes beginning_;  // of the object being added: enough to tell whether it is small
-  Pins::Put pins_;
+  const std::shared_ptr<Pins::Put> pins_;
   class Buffers {  // of chunks, used again; thread-safe
    public:
     Bytes take();  // empty

@@ -50,15 +50,17 @@ Store::Store(ZoneName zone, Backend& backend, Keys& keys, const sys::Clock& cloc
                    {false}}) {}
 Store::~Store() = default;
 
-Stored Store::put(const TenantName& tenant, const Source& source) {
+Stored Store::put(const TenantName& tenant, const Source& source, Hold* hold) {
   Batch batch(rep_->blocks, rep_->workers, tenant, rep_->options, Durable::now);
   batch.add(source);
+  if (hold) hold->push_back(batch.pins());
   return batch.commit().front();
 }
 
-std::vector<Stored> Store::put_many(const TenantName& tenant, std::span<const Source> sources) {
+std::vector<Stored> Store::put_many(const TenantName& tenant, std::span<const Source> sources, Hold* hold) {
   Batch batch(rep_->blocks, rep_->workers, tenant, rep_->options, Durable::at_sync);
   for (const auto& source : sources) batch.add(source);
+  if (hold) hold->push_back(batch.pins());
   return batch.commit();
 }
 
@@ -96,15 +98,25 @@ std::vector<ListedObject> Store::list(const TenantName& tenant, const std::optio
   return listed;
 }
 
+namespace {
+struct OneAtATime {
+  std::atomic<bool>& taken;
+  explicit OneAtATime(std::atomic<bool>& t) : taken(t) {
+    if (taken.exchange(true)) throw Error(Code::conflict, "a collection is under way");
+  }
+  ~OneAtATime() { taken = false; }
+};
+}  // namespace
+
 Collected Store::collect(const TenantName& tenant, std::span<const Address> roots) {
-  struct OneAtATime {
-    std::atomic<bool>& taken;
-    explicit OneAtATime(std::atomic<bool>& t) : taken(t) {
-      if (taken.exchange(true)) throw Error(Code::conflict, "a collection is under way");
-    }
-    ~OneAtATime() { taken = false; }
-  } const one(rep_->collecting);
+  const OneAtATime one(rep_->collecting);
   return collect_garbage(rep_->blocks, *rep_->blocks.tenant(tenant), roots);
+}
+
+Destroyed Store::destroy(const TenantName& tenant, std::span<const Address> objects,
+                         const std::function<std::vector<Address>()>& needed) {
+  const OneAtATime one(rep_->collecting);
+  return destroy_objects(rep_->blocks, *rep_->blocks.tenant(tenant), objects, needed);
 }
 
 Scrubbed Store::scrub(const TenantName& tenant) { return scrub_blocks(rep_->blocks, *rep_->blocks.tenant(tenant)); }

@@ -40,6 +40,14 @@ struct Collected {
   std::uint64_t objects = 0, blocks = 0, bytes = 0;  // removed; an object's record is one of the blocks
   std::vector<Address> missing;                      // roots that are not there
 };
+// What was put is spared by the collector, and by destroy, as long as one of these lives that was given to the put:
+// until it has a name. It does not outlive the store.
+using Hold = std::vector<std::shared_ptr<const void>>;
+
+struct Destroyed {
+  std::uint64_t objects = 0, blocks = 0, bytes = 0;  // removed
+  std::vector<Address> needed;                       // of those that were asked for: they stay
+};
 struct Damage {
   std::string name;  // of the block, as the backend knows it
   std::string reason;
@@ -60,8 +68,9 @@ class Store {
   ~Store();
 
   // Acknowledged means durable: both return when everything is on disk.
-  Stored put(const TenantName& tenant, const Source& source);
-  std::vector<Stored> put_many(const TenantName& tenant, std::span<const Source> sources);  // one sync for all
+  Stored put(const TenantName& tenant, const Source& source, Hold* hold = nullptr);
+  std::vector<Stored> put_many(const TenantName& tenant, std::span<const Source> sources,
+                               Hold* hold = nullptr);  // one sync for all
 
   // From `offset`, at most `length` bytes; fewer where the object ends.
   std::unique_ptr<ObjectReader> get(const Reader& reader, const Address& address, std::uint64_t offset = 0,
@@ -77,6 +86,11 @@ class Store {
   // go on meanwhile. Throws conflict when one is under way already, corrupt when a live object cannot be read: nothing
   // is removed then, since what it refers to is not known.
   Collected collect(const TenantName& tenant, std::span<const Address> roots);
+  // Removes these objects now, however young, and with them every block that no other object refers to. `needed` gives
+  // what stays; it is asked when no put can end any more without being seen. Safe to repeat after a crash. Throws as
+  // collect does.
+  Destroyed destroy(const TenantName& tenant, std::span<const Address> objects,
+                    const std::function<std::vector<Address>()>& needed);
   // Reads and verifies everything of a tenant.
   Scrubbed scrub(const TenantName& tenant);
   // Wraps all data keys by the tenant's newest key; returns how many blocks were rewritten. Older versions of the key

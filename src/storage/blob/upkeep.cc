@@ -41,15 +41,17 @@ void for_each_referred(Blocks& blocks, const Tenant& tenant, const Manifest& man
   }
 }
 
-// Every address that must stay. A block's kind is part of what its address is made of, so one set holds all kinds.
+// Every address that must stay: of roots, of what `spared` says, and of all that those refer to. A block's kind is part
+// of what its address is made of, so one set holds all kinds.
 std::unordered_set<Digest> mark(Blocks& blocks, const Tenant& tenant, std::span<const Address> roots,
+                                const std::function<bool(const Digest&, const BlobInfo&)>& spared,
                                 std::vector<Address>& missing) {
   std::unordered_set<Digest> live;
   std::unordered_set<Address> wanted(roots.begin(), roots.end());
   for_each_block(blocks, tenant, Kind::object, [&](const BlobInfo& info) {
     const Digest address = Blocks::address_in(info);
     const bool is_root = wanted.erase({address}) > 0;
-    if (!is_root && blocks.is_older_than(info, blocks.grace())) return;
+    if (!is_root && !spared(address, info)) return;
     live.insert(address);
     try {
       for_each_referred(blocks, tenant, read_record(blocks, tenant, {address}),
@@ -80,7 +82,8 @@ std::unordered_set<Digest> mark(Blocks& blocks, const Tenant& tenant, std::span<
 Collected collect_garbage(Blocks& blocks, const Tenant& tenant, std::span<const Address> roots) {
   Pins::Collection collection(blocks.pins());
   Collected collected;
-  const auto live = mark(blocks, tenant, roots, collected.missing);
+  const auto young = [&](const Digest&, const BlobInfo& info) { return !blocks.is_older_than(info, blocks.grace()); };
+  const auto live = mark(blocks, tenant, roots, young, collected.missing);
   // Records first: after a crash in between no record is left without what it refers to.
   for (const Kind kind : kKinds) {
     for_each_block(blocks, tenant, kind, [&](const BlobInfo& info) {
@@ -95,6 +98,53 @@ Collected collect_garbage(Blocks& blocks, const Tenant& tenant, std::span<const 
   }
   blocks.probe().blocks_collected.Increment(static_cast<double>(collected.blocks));
   return collected;
+}
+
+// The same without the grace: what a put relies on is pinned until it has a name (store.h, Hold), and a put that ends
+// from here on leaves its pins; so whatever is not pinned, not needed and referred to by no record is nobody's. Objects
+// that nobody names but nobody wants destroyed stay until they are collected.
+Destroyed destroy_objects(Blocks& blocks, const Tenant& tenant, std::span<const Address> objects,
+                          const std::function<std::vector<Address>()>& needed) {
+  Pins::Collection collection(blocks.pins());
+  const auto roots = needed();
+  const std::unordered_set<Address> kept(roots.begin(), roots.end());
+  Destroyed destroyed;
+  std::unordered_set<Digest> doomed;
+  for (const auto& object : objects) {
+    if (kept.contains(object))
+      destroyed.needed.push_back(object);
+    else
+      doomed.insert(object.digest);
+  }
+  const auto remove = [&](Kind kind, const Digest& address) {
+    return collection.unless_pinned(address, [&] { blocks.remove(tenant, kind, address); });
+  };
+  // Records first, as in a collection; a repetition after a crash finds what they left by what refers to it: nothing.
+  for (auto it = doomed.begin(); it != doomed.end();) {
+    const bool there = blocks.exists(tenant, Kind::object, *it);
+    if (!there || remove(Kind::object, *it)) {
+      destroyed.objects += there ? 1 : 0;
+      ++it;
+      continue;
+    }
+    destroyed.needed.push_back({*it});
+    it = doomed.erase(it);
+  }
+  blocks.sync_removals();
+  std::vector<Address> missing;
+  const auto not_doomed = [&](const Digest& address, const BlobInfo&) { return !doomed.contains(address); };
+  const auto live = mark(blocks, tenant, roots, not_doomed, missing);
+  for (const Kind kind : {Kind::list, Kind::chunk}) {
+    for_each_block(blocks, tenant, kind, [&](const BlobInfo& info) {
+      const Digest address = Blocks::address_in(info);
+      if (live.contains(address) || !remove(kind, address)) return;
+      destroyed.blocks += 1;
+      destroyed.bytes += info.bytes;
+    });
+  }
+  blocks.sync_removals();
+  blocks.probe().blocks_collected.Increment(static_cast<double>(destroyed.blocks));
+  return destroyed;
 }
 
 Scrubbed scrub_blocks(Blocks& blocks, const Tenant& tenant) {
