@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -50,6 +51,8 @@ class Connection {
   virtual bool alive() = 0;
   // Names the open write transaction for Engine::find_out.
   virtual std::string transaction() const { return {}; }
+  // As Database::scrub. Requires: no transaction is open.
+  virtual void scrub(std::span<const std::string_view> tables) = 0;
   // Called by the writer between transactions, when nobody waits for the last one any more.
   virtual void tidy() {}
 };

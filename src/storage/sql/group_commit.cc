@@ -107,6 +107,10 @@ void GroupCommitDatabase::load_into_empty(const std::function<void(TableSink&)>&
   });
 }
 
+void GroupCommitDatabase::scrub(std::span<const std::string_view> tables) {
+  run_alone([&](Connection& connection) { connection.scrub(tables); });
+}
+
 void GroupCommitDatabase::read_erased(const std::function<void(Reader&)>& work) { readers_.read(work); }
 
 void GroupCommitDatabase::write_erased(const Act& act, const std::function<void(Writer&)>& work) {

@@ -37,6 +37,7 @@ class GroupCommitDatabase final : public Database {
   void write_erased(const Act& act, const std::function<void(Writer&)>& work) override;
   void read_erased(const std::function<void(Reader&)>& work) override;
   void load_into_empty(const std::function<void(TableSink&)>& fill) override;
+  void scrub(std::span<const std::string_view> tables) override;
   std::string_view engine() const override { return engine_->name(); }
   void stop() override;
 

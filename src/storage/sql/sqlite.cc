@@ -130,6 +130,7 @@ class SqliteConnection final : public Connection {
   void rollback() noexcept override;
   bool in_transaction() const override { return sqlite3_get_autocommit(db_) == 0; }
   bool alive() override { return true; }
+  void scrub(std::span<const std::string_view> tables) override;
   void tidy() override;
 
  private:
@@ -162,7 +163,9 @@ SqliteConnection::SqliteConnection(const std::string& path, bool writer) {
         "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA trusted_schema=OFF;"
         "PRAGMA cell_size_check=ON; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; PRAGMA wal_autocheckpoint=0;"
         "PRAGMA journal_size_limit=67108864");
-    execute(writer ? "PRAGMA cache_size=-65536" : "PRAGMA cache_size=-16384; PRAGMA query_only=ON");
+    // Deleted bytes are overwritten, so that what somebody has a right to see erased is not left in free pages.
+    execute(writer ? "PRAGMA cache_size=-65536; PRAGMA secure_delete=ON"
+                   : "PRAGMA cache_size=-16384; PRAGMA query_only=ON");
     if (writer)
       sqlite3_wal_hook(
           db_,
@@ -306,6 +309,15 @@ void SqliteConnection::rollback() noexcept {
     // Fails only where SQLite had rolled back by itself already.
     log::warn("sql_rollback_failed", {{"reason", error.what()}});
   }
+}
+
+void SqliteConnection::scrub(std::span<const std::string_view>) {
+  // Free space is overwritten already (secure_delete); what is left is in the log.
+  const int result = sqlite3_wal_checkpoint_v2(db_, nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
+  if ((result & 0xff) == SQLITE_BUSY)
+    throw Error(Code::unavailable, "the log cannot be emptied while old snapshots are read");
+  if (result != SQLITE_OK) fail(db_, result, "empty the log");
+  log_pages_ = 0;
 }
 
 void SqliteConnection::tidy() {
