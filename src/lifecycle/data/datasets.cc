@@ -7,6 +7,7 @@
 #include "foundation/base/text.h"
 #include "lifecycle/data/dataset_kind.h"
 #include "lifecycle/data/tables.h"
+#include "lifecycle/data/turn.h"
 #include "lifecycle/data/vault_source.h"
 
 namespace falaj::data {
@@ -110,6 +111,13 @@ std::unique_ptr<table::Workspace> Datasets::room() const {
 }
 
 void Datasets::open(table::Workspace& room, const Where& where, const Version& version, const std::string& view) {
+  if (version.erased)
+    throw Error(Code::not_found,
+                fmt::format("version {} of '{}' was erased on {}{}", version.number, version.dataset,
+                            format_time(version.erased->at_us).substr(0, 10),
+                            version.erased->replaced_by
+                                ? fmt::format("; what is left of it is in version {}", *version.erased->replaced_by)
+                                : ""));
   std::string names;
   for (const auto& file : files(version)) {
     const auto name = fmt::format("data/{}", file.id);
@@ -159,9 +167,10 @@ Difference Datasets::diff(const Where& where, const Version& before, const Versi
 
 std::uint64_t Datasets::remove(const Where& where, const std::string& name, std::optional<std::int64_t> number,
                                const sql::Act& act) {
+  const auto row = database_.read([&](sql::Reader& r) { return need_dataset(r, where, name); });
+  const Turn turn(*this, row);
   std::vector<File> before;
   const auto gone = database_.write(act, [&](sql::Writer& w) {
-    const auto row = need_dataset(w, where, name);
     std::vector<std::int64_t> numbers;
     if (number && !find_version(w, row, name, *number))
       throw Error(Code::not_found, fmt::format("dataset '{}' has no version {}", name, *number));
@@ -181,11 +190,13 @@ std::uint64_t Datasets::remove(const Where& where, const std::string& name, std:
   });
   // A kill here leaves files that no version has: sweep() finds them by their name.
   std::uint64_t bytes = 0;
+  std::vector<vault::Entry> entries;
   for (const auto& file : gone) {
     const auto found = std::find_if(before.begin(), before.end(), [&](const auto& f) { return f.name == file; });
     bytes += static_cast<std::uint64_t>(found->bytes);
-    vault_.remove(where, file, act);
+    entries.push_back(vault_.info(where, file));
   }
+  drop(where, entries, act);
   return bytes;
 }
 

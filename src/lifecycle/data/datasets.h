@@ -18,6 +18,7 @@
 #include "governance/resource/resources.h"
 #include "governance/vault/vault.h"
 #include "lifecycle/data/checks.h"
+#include "lifecycle/data/cut.h"
 #include "lifecycle/data/types.h"
 #include "storage/sql/database.h"
 #include "storage/table/workspace.h"
@@ -41,8 +42,9 @@ struct Part {
 struct Finish {
   Format format = Format::csv;
   Mode mode = Mode::append;
-  std::string source;  // in words, such as the file's name
-  std::string upload;  // that becomes it; set by finish()
+  std::string source;           // in words, such as the file's name
+  std::string upload;           // that becomes it; set by finish()
+  std::vector<Input> inputs{};  // versions that the rows are made of; conflict when one is erased meanwhile
 };
 
 struct Difference {
@@ -97,6 +99,16 @@ class Datasets {
   // A version, or all of them when no number is given. Returns the bytes that no version has any more.
   std::uint64_t remove(const Where& where, const std::string& name, std::optional<std::int64_t> number,
                        const sql::Act& act);
+  // Takes rows out of every version: the newest is made anew without them, in files of which only those change that had
+  // some; every other that had some is erased, and with it what is known of its values. All of it in one write; the
+  // bytes are gone after destroy_dropped(). Uploads to the dataset that are not finished are given up.
+  Cut cut(const Where& where, const std::string& name, const Going& going, const CutOptions& how, const sql::Act& act,
+          const table::Workspace::Watch& watch = {});
+  Cut would_cut(const Where& where, const std::string& name, const Going& going,
+                const table::Workspace::Watch& watch = {});
+  // Destroys the bytes of what was removed, replaced or given up here, without the vault's grace; returns how many
+  // objects stay as something else has the same content. Throws conflict while a backup or a collection goes on.
+  std::size_t destroy_dropped(const Where& where, const sql::Act& act);
   // Takes away what uploads that were never finished left behind, and files of batches that a kill or a refusal ended
   // before they were part of a version; returns how many of both.
   std::size_t sweep(const sql::Act& act);
@@ -116,6 +128,27 @@ class Datasets {
                   const table::Workspace::Watch& watch);
   std::size_t sweep_files(const sql::Act& act);
   Version write_batch(const Where& where, Batch& batch, const sql::Act& act);
+
+  // What goes out of which files.
+  struct Matched {
+    File file;
+    std::string condition;          // SQL; "" when no row can go
+    std::int64_t rows = 0;          // that go
+    std::vector<std::string> keys;  // those that it has
+  };
+  class Cutting;
+  vault::Entry put_parquet(const Where& where, const std::string& zone, table::Workspace& room,
+                           const std::string& select, const std::string& name, const sql::Act& act,
+                           const table::Workspace::Watch& watch);
+  std::string show_file(table::Workspace& room, const Where& where, const File& file);
+  std::vector<Matched> match(const Where& where, std::int64_t row, const std::string& time, const Going& going,
+                             const table::Workspace::Watch& watch);
+  // Names are taken away, and noted, so that their bytes can be destroyed.
+  void note_dropped(const Where& where, const std::vector<vault::Entry>& entries, const sql::Act& act);
+  void drop(const Where& where, const std::vector<vault::Entry>& entries, const sql::Act& act);
+  void drop_below(const Where& where, const std::string& prefix, const sql::Act& act);
+  void drop_strays(const Where& where, std::int64_t row, std::int64_t before_us, const sql::Act& act,
+                   std::size_t& removed);
 
   sql::Database& database_;
   resource::Resources& resources_;

@@ -8,12 +8,12 @@
 #include "foundation/base/error.h"
 #include "foundation/base/log.h"
 #include "foundation/base/produced.h"
-#include "foundation/crypto/hash.h"
 #include "lifecycle/data/dataset_kind.h"
 #include "lifecycle/data/datasets.h"
 #include "lifecycle/data/readers.h"
 #include "lifecycle/data/statistics.h"
 #include "lifecycle/data/tables.h"
+#include "lifecycle/data/turn.h"
 #include "lifecycle/data/vault_names.h"
 #include "lifecycle/data/vault_source.h"
 
@@ -57,14 +57,6 @@ std::string partition_of(const DatasetSpec& spec) {
                      spec.partition == "day"     ? "%Y-%m-%d"
                      : spec.partition == "month" ? "%Y-%m"
                                                  : "%Y");
-}
-
-Digest id_of(const table::Schema& schema, const std::vector<File>& files) {
-  ByteWriter out;
-  out.text("falaj dataset version 1");
-  out.text(schema_json(schema));
-  for (const auto& file : files) out.raw(file.content.view());
-  return crypto::sha256(out.bytes());
 }
 
 // Where in a version's making we are. Reading takes about half of the time, writing most of the rest.
@@ -127,25 +119,6 @@ struct Datasets::Batch {
   std::vector<CheckResult> checks;
 };
 
-class Datasets::Turn {
- public:
-  Turn(Datasets& of, std::int64_t dataset) : of_(of), dataset_(dataset) {
-    Lock lock(of_.mu_);
-    while (!of_.busy_.insert(dataset_).second) lock.wait(of_.turns_);
-  }
-  ~Turn() {
-    Lock lock(of_.mu_);
-    of_.busy_.erase(dataset_);
-    of_.turns_.notify_all();
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-
- private:
-  Datasets& of_;
-  const std::int64_t dataset_;
-};
-
 table::Schema Datasets::infer(const Where& where, const std::string& name, const std::string& upload, Format format) {
   finished(where, name, upload);
   const auto source = std::make_shared<VaultSource>(vault_, where, entries(where, upload));
@@ -185,8 +158,7 @@ Version Datasets::finish(const Where& where, const std::string& name, const std:
   const auto select = fmt::format("SELECT {} FROM {}", select_list(found, declared), reader(how.format, gzip, typed));
   how.upload = upload;
   auto version = take_in(where, name, row, *room, select, how, act, watch);
-  while (vault_.remove_below(where, upload_root(upload), 500, act).names > 0) {
-  }
+  drop_below(where, upload_root(upload), act);
   return version;
 }
 
@@ -224,8 +196,7 @@ Version Datasets::take_in(const Where& where, const std::string& name, std::int6
   } catch (...) {
     // Nothing of it may stay. When this fails too, sweep() does it later.
     try {
-      while (vault_.remove_below(where, batch.place, 500, act).names > 0) {
-      }
+      drop_below(where, batch.place, act);
     } catch (const Error& e) {
       log::warn("batch_left_behind", {{"files", batch.place}, {"problem", e.what()}});
     }
@@ -324,19 +295,12 @@ void Datasets::check_expectations(const Where& where, Batch& batch, const sql::A
   refuse_if_any("rows", std::move(faults));
 }
 
-void Datasets::write_file(const Where& where, Batch& batch, std::size_t number, const std::string& cut, File& file,
-                          const sql::Act& act) {
-  file.name = fmt::format("{}{:06}", batch.place, number);
-  const auto& time = batch.spec.time;
-  const auto select = batch.spec.partition == "none"
-                          ? std::string("SELECT * FROM staged")
-                          : fmt::format("SELECT * FROM staged WHERE {} = {}", cut, table::literal(file.partition));
-  // Rows of a time lie together, so that a query for some of them reads only those.
-  const auto order = time.empty() ? std::string() : fmt::format(" ORDER BY {}, rowid", table::identifier(time));
+vault::Entry Datasets::put_parquet(const Where& where, const std::string& zone, table::Workspace& room,
+                                   const std::string& select, const std::string& name, const sql::Act& act,
+                                   const table::Workspace::Watch& watch) {
   Produced parquet([&](const std::function<void(BytesView)>& put) {
-    batch.room.put("out", table::sink_to(put));
-    batch.room.run(fmt::format("COPY ({}{}) TO 'out' (FORMAT parquet, COMPRESSION zstd)", select, order), {},
-                   batch.watch);
+    room.put("out", table::sink_to(put));
+    room.run(fmt::format("COPY ({}) TO 'out' (FORMAT parquet, COMPRESSION zstd)", select), {}, watch);
   });
   Bytes piece;
   std::size_t taken = 0;
@@ -350,9 +314,20 @@ void Datasets::write_file(const Where& where, Batch& batch, std::size_t number, 
     taken += n;
     return n;
   };
-  const std::optional<ZoneName> zone =
-      batch.spec.zone.empty() ? std::nullopt : std::optional(ZoneName::parse(batch.spec.zone));
-  const auto entry = vault_.put(where, zone, file.name, source, act);
+  const std::optional<ZoneName> in = zone.empty() ? std::nullopt : std::optional(ZoneName::parse(zone));
+  return vault_.put(where, in, name, source, act);
+}
+
+void Datasets::write_file(const Where& where, Batch& batch, std::size_t number, const std::string& cut, File& file,
+                          const sql::Act& act) {
+  file.name = fmt::format("{}{:06}", batch.place, number);
+  const auto& time = batch.spec.time;
+  const auto select = batch.spec.partition == "none"
+                          ? std::string("SELECT * FROM staged")
+                          : fmt::format("SELECT * FROM staged WHERE {} = {}", cut, table::literal(file.partition));
+  // Rows of a time lie together, so that a query for some of them reads only those.
+  const auto order = time.empty() ? std::string() : fmt::format(" ORDER BY {}, rowid", table::identifier(time));
+  const auto entry = put_parquet(where, batch.spec.zone, batch.room, select + order, file.name, act, batch.watch);
   file.bytes = static_cast<std::int64_t>(entry.bytes);
   file.content = entry.content;
 }
@@ -403,7 +378,10 @@ Version Datasets::write_batch(const Where& where, Batch& batch, const sql::Act& 
   version.source = batch.how.source;
   version.created_us = clock_.wall().count();
   version.created_by = act.actor;
+  version.inputs = batch.how.inputs;
   database_.write(act, [&](sql::Writer& w) {
+    // Else rows that were erased while this was made of them would be back.
+    for (const auto& input : version.inputs) need_whole(w, input);
     // Inside, since a version may have been removed meanwhile.
     const auto parent = batch.how.mode == Mode::append ? newest_version(w, batch.row, batch.name) : std::nullopt;
     version.parent = parent ? std::optional(parent->number) : std::nullopt;
@@ -414,7 +392,7 @@ Version Datasets::write_batch(const Where& where, Batch& batch, const sql::Act& 
                   fmt::format("a version has at most {} files; overwrite it with all rows at once", limits_.files_max));
     version.rows = version.bytes = 0;
     for (const auto& file : files) version.rows += file.rows, version.bytes += file.bytes;
-    version.id = id_of(version.schema, files);
+    version.id = version_id(version.schema, files);
     insert_version(w, version, files);
     keep_checks(w, batch.row, version.number, version.created_us, batch.checks);
     if (!batch.how.upload.empty())

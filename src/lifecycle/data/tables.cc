@@ -5,6 +5,7 @@
 
 #include "foundation/base/error.h"
 #include "foundation/base/json.h"
+#include "foundation/crypto/hash.h"
 
 namespace falaj::data {
 namespace {
@@ -36,6 +37,24 @@ constexpr sql::Migration kMigrations[] = {
      "CREATE TABLE data_check(id BIGINT PRIMARY KEY, dataset BIGINT NOT NULL REFERENCES data_set(id), version BIGINT,"
      " at_us BIGINT NOT NULL, result TEXT NOT NULL);"
      "CREATE INDEX data_check_version ON data_check(dataset, version)"},
+    // data_input: what a version was made of. data_dropped: objects whose names were taken away, and which hold rows
+    // until they are collected. A version that is erased keeps its row, and files (`keys`) that only tell whose rows it
+    // had: a later erasure must know what was made of them.
+    {4, "data",
+     "CREATE TABLE data_input(dataset BIGINT NOT NULL, number BIGINT NOT NULL, place BIGINT NOT NULL,"
+     " of_dataset BIGINT NOT NULL, of_number BIGINT NOT NULL, columns TEXT NOT NULL,"
+     " PRIMARY KEY(dataset, number, place));"
+     "CREATE INDEX data_input_of ON data_input(of_dataset, of_number);"
+     "ALTER TABLE data_version ADD COLUMN erased_us BIGINT;"
+     "ALTER TABLE data_version ADD COLUMN replaced_by BIGINT;"
+     "ALTER TABLE data_version ADD COLUMN erasure TEXT;"
+     "ALTER TABLE data_file ADD COLUMN keys BIGINT NOT NULL DEFAULT 0;"
+     "CREATE TABLE data_dropped(tenant TEXT NOT NULL, project TEXT NOT NULL, name TEXT NOT NULL, zone TEXT NOT NULL,"
+     " address BYTEA NOT NULL, at_us BIGINT NOT NULL, PRIMARY KEY(tenant, project, name, zone, address));"
+     "CREATE TABLE data_erasure(id TEXT PRIMARY KEY, tenant TEXT NOT NULL, project TEXT NOT NULL, kind TEXT NOT NULL,"
+     " subject BYTEA NOT NULL, sealed BYTEA, state TEXT NOT NULL, begun_us BIGINT NOT NULL, done_us BIGINT,"
+     " begun_by TEXT NOT NULL, report TEXT NOT NULL);"
+     "CREATE INDEX data_erasure_where ON data_erasure(tenant, project, begun_us)"},
 };
 
 Version version_of(const sql::Row& row, std::int64_t dataset, const std::string& name) {
@@ -55,6 +74,10 @@ Version version_of(const sql::Row& row, std::int64_t dataset, const std::string&
   v.source = row.text(10);
   v.created_us = row.integer(11);
   v.created_by = row.text(12);
+  if (!row.is_null(13)) {
+    v.erased = Erased{row.integer(13), std::nullopt};
+    if (!row.is_null(14)) v.erased->replaced_by = row.integer(14);
+  }
   return v;
 }
 
@@ -108,29 +131,44 @@ std::int64_t need_dataset(sql::Reader& r, const Where& where, const std::string&
 
 std::optional<Version> find_version(sql::Reader& r, std::int64_t dataset, const std::string& name,
                                     std::int64_t number) {
-  return r.first(
-      "SELECT number, id, major, mode, parent, schema, rows, bytes, stats, warnings, source, created_us, created_by"
-      " FROM data_version WHERE dataset = ? AND number = ?",
+  auto found = r.first(
+      "SELECT number, id, major, mode, parent, schema, rows, bytes, stats, warnings, source, created_us, created_by,"
+      " erased_us, replaced_by FROM data_version WHERE dataset = ? AND number = ?",
       {dataset, number}, [&](const sql::Row& row) { return version_of(row, dataset, name); });
+  if (found) found->inputs = version_inputs(r, dataset, number);
+  return found;
 }
 
 std::optional<Version> newest_version(sql::Reader& r, std::int64_t dataset, const std::string& name) {
-  auto list = list_versions(r, dataset, name, INT64_MAX, 1);
-  if (list.empty()) return std::nullopt;
-  return std::move(list.front());
+  const auto number =
+      r.first("SELECT number FROM data_version WHERE dataset = ? AND erased_us IS NULL ORDER BY number DESC LIMIT 1",
+              {dataset}, [](const sql::Row& row) { return row.integer(0); });
+  return number ? find_version(r, dataset, name, *number) : std::nullopt;
 }
 
 std::vector<Version> list_versions(sql::Reader& r, std::int64_t dataset, const std::string& name, std::int64_t below,
                                    std::int64_t limit) {
-  return r.all(
-      "SELECT number, id, major, mode, parent, schema, rows, bytes, stats, warnings, source, created_us, created_by"
-      " FROM data_version WHERE dataset = ? AND number < ? ORDER BY number DESC LIMIT ?",
+  auto out = r.all(
+      "SELECT number, id, major, mode, parent, schema, rows, bytes, stats, warnings, source, created_us, created_by,"
+      " erased_us, replaced_by FROM data_version WHERE dataset = ? AND number < ? ORDER BY number DESC LIMIT ?",
       {dataset, below, limit}, [&](const sql::Row& row) { return version_of(row, dataset, name); });
+  for (auto& version : out) version.inputs = version_inputs(r, dataset, version.number);
+  return out;
+}
+
+std::vector<Input> version_inputs(sql::Reader& r, std::int64_t dataset, std::int64_t number) {
+  return r.all(
+      "SELECT d.name, i.of_dataset, i.of_number, i.columns FROM data_input i JOIN data_set d ON d.id = i.of_dataset"
+      " WHERE i.dataset = ? AND i.number = ? ORDER BY i.place",
+      {dataset, number}, [](const sql::Row& row) {
+        return Input{std::string(row.text(0)), row.integer(1), row.integer(2),
+                     decode<std::vector<std::string>>(parse_json(row.text(3)), "reading columns")};
+      });
 }
 
 std::vector<File> version_files(sql::Reader& r, std::int64_t dataset, std::int64_t number) {
   return r.all(
-      "SELECT f.id, f.name, f.part, f.rows, f.bytes, f.first_us, f.last_us, f.content FROM data_version_file v"
+      "SELECT f.id, f.name, f.part, f.rows, f.bytes, f.first_us, f.last_us, f.content, f.keys FROM data_version_file v"
       " JOIN data_file f ON f.id = v.file WHERE v.dataset = ? AND v.number = ? ORDER BY v.place",
       {dataset, number}, [](const sql::Row& row) {
         File f;
@@ -142,8 +180,19 @@ std::vector<File> version_files(sql::Reader& r, std::int64_t dataset, std::int64
         if (!row.is_null(5)) f.first_us = row.integer(5);
         if (!row.is_null(6)) f.last_us = row.integer(6);
         f.content = row.digest(7);
+        f.keys = row.integer(8) != 0;
         return f;
       });
+}
+
+void insert_file(sql::Writer& w, std::int64_t dataset, File& f) {
+  const auto optional = [](const auto& value) { return value ? sql::Param(*value) : sql::Param(sql::Null{}); };
+  f.id = next_number(w, "file");
+  w.execute(
+      "INSERT INTO data_file(id, dataset, name, part, rows, bytes, first_us, last_us, content, keys)"
+      " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      {f.id, dataset, f.name, f.partition, f.rows, f.bytes, optional(f.first_us), optional(f.last_us), f.content.view(),
+       std::int64_t{f.keys ? 1 : 0}});
 }
 
 void insert_version(sql::Writer& w, Version& v, std::vector<File>& files) {
@@ -159,16 +208,13 @@ void insert_version(sql::Writer& w, Version& v, std::vector<File>& files) {
       " created_us, created_by) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
       {v.row, v.number, v.id.view(), v.major, name(v.mode), optional(v.parent), schema, v.rows, v.bytes, stats,
        warnings, v.source, v.created_us, v.created_by});
+  for (std::size_t i = 0; i < v.inputs.size(); ++i)
+    w.execute("INSERT INTO data_input(dataset, number, place, of_dataset, of_number, columns) VALUES(?, ?, ?, ?, ?, ?)",
+              {v.row, v.number, static_cast<std::int64_t>(i), v.inputs[i].row, v.inputs[i].number,
+               json::serialize(encode(v.inputs[i].columns))});
   for (std::size_t i = 0; i < files.size(); ++i) {
     auto& f = files[i];
-    if (f.id == 0) {
-      f.id = next_number(w, "file");
-      w.execute(
-          "INSERT INTO data_file(id, dataset, name, part, rows, bytes, first_us, last_us, content)"
-          " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
-          {f.id, v.row, f.name, f.partition, f.rows, f.bytes, optional(f.first_us), optional(f.last_us),
-           f.content.view()});
-    }
+    if (f.id == 0) insert_file(w, v.row, f);
     w.execute("INSERT INTO data_version_file(dataset, number, place, file) VALUES(?, ?, ?, ?)",
               {v.row, v.number, static_cast<std::int64_t>(i), f.id});
   }
@@ -178,21 +224,42 @@ std::vector<std::string> delete_version(sql::Writer& w, std::int64_t dataset, st
   const auto mine = version_files(w, dataset, number);
   w.execute("DELETE FROM data_version_file WHERE dataset = ? AND number = ?", {dataset, number});
   w.execute("DELETE FROM data_check WHERE dataset = ? AND version = ?", {dataset, number});
+  w.execute("DELETE FROM data_input WHERE dataset = ? AND number = ?", {dataset, number});
   w.execute("DELETE FROM data_version WHERE dataset = ? AND number = ?", {dataset, number});
   std::vector<std::string> gone;
   for (const auto& f : mine) {
-    const auto used =
-        w.first("SELECT 1 FROM data_version_file WHERE file = ? LIMIT 1", {f.id}, [](const sql::Row&) { return true; });
+    // What is left of an erased version does not keep rows: only files that are made for that.
+    const auto used = w.first(
+        "SELECT 1 FROM data_version_file l JOIN data_version v ON v.dataset = l.dataset AND v.number = l.number"
+        " WHERE l.file = ? AND (v.erased_us IS NULL OR ? = 1) LIMIT 1",
+        {f.id, std::int64_t{f.keys ? 1 : 0}}, [](const sql::Row&) { return true; });
     if (used) continue;
+    w.execute("DELETE FROM data_version_file WHERE file = ?", {f.id});
     w.execute("DELETE FROM data_file WHERE id = ?", {f.id});
     gone.push_back(f.name);
   }
   return gone;
 }
 
+void need_whole(sql::Reader& r, const Input& input) {
+  const auto there = r.first("SELECT erased_us FROM data_version WHERE dataset = ? AND number = ?",
+                             {input.row, input.number}, [](const sql::Row& row) { return row.is_null(0); });
+  if (!there.value_or(false))
+    throw Error(Code::conflict, fmt::format("version {} of '{}', of which this is made, is {}: make it of a newer one",
+                                            input.number, input.dataset, there ? "erased" : "removed"));
+}
+
 std::string resource_name(const Where& where, const std::string& dataset, std::int64_t number) {
   return iam::Scope::of(where.tenant.str(), where.project.str(), "dataset", fmt::format("{}@{}", dataset, number))
       .str();
+}
+
+Digest version_id(const table::Schema& schema, const std::vector<File>& files) {
+  ByteWriter out;
+  out.text("falaj dataset version 1");
+  out.text(schema_json(schema));
+  for (const auto& file : files) out.raw(file.content.view());
+  return crypto::sha256(out.bytes());
 }
 
 std::string schema_json(const table::Schema& schema) {

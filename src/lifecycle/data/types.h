@@ -65,11 +65,27 @@ struct File {
   std::int64_t rows = 0, bytes = 0;
   std::optional<std::int64_t> first_us, last_us;  // of the time column
   Digest content;
+  bool keys = false;  // of versions that are erased: only whose rows they had
 };
 
 enum class Mode { append, overwrite };
 std::string_view name(Mode mode);
 std::optional<Mode> parse_mode(std::string_view name);
+
+// A version that another was made of.
+struct Input {
+  std::string dataset;
+  std::int64_t row = 0;  // of that dataset
+  std::int64_t number = 0;
+  // Columns of it that the new version has too, with the same meaning: who is named in one is named in the other.
+  std::vector<std::string> columns{};
+};
+
+// That a version is no more: somebody's rows had to go, and what is left of it is in a newer one.
+struct Erased {
+  std::int64_t at_us = 0;
+  std::optional<std::int64_t> replaced_by;  // the newest at that time; none when there was no other
+};
 
 // What a dataset was at a time. It never changes: its files are named by their content.
 struct Version {
@@ -87,6 +103,8 @@ struct Version {
   std::string source;                 // what it was made of, in words
   std::int64_t created_us = 0;
   std::string created_by;
+  std::vector<Input> inputs;  // versions it was made of; none for rows that came from outside
+  std::optional<Erased> erased;
 
   // By which runs name it as their input: MLflow's digests have at most 36 characters.
   std::string short_id() const { return id.hex().substr(0, 32); }

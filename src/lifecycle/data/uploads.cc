@@ -55,7 +55,16 @@ void Datasets::put_part(const Where& where, const std::string& name, const std::
       throw Error(Code::exhausted, fmt::format("a part has at most {} bytes", limits_.part_bytes_max));
     return n;
   };
-  vault_.put(where, std::nullopt, part_name(upload, number), bounded, act);
+  const auto name_there = part_name(upload, number);
+  const auto before = vault_.list(where, name_there, "", 1);
+  const auto entry = vault_.put(where, std::nullopt, name_there, bounded, act);
+  if (!before.empty() && before[0].address != entry.address) note_dropped(where, before, act);
+  try {
+    finished(where, name, upload);
+  } catch (const Error& e) {
+    if (e.code() == Code::not_found) drop(where, {entry}, act);  // given up meanwhile: nobody would take it away
+    throw;
+  }
 }
 
 std::vector<vault::Entry> Datasets::entries(const Where& where, const std::string& upload) {
@@ -83,10 +92,16 @@ std::size_t Datasets::sweep(const sql::Act& act) {
   });
   for (const auto& upload : old) {
     const Where where{{upload.tenant}, {upload.project}};
-    while (vault_.remove_below(where, upload_root(upload.id), 500, act).names > 0) {
-    }
+    drop_below(where, upload_root(upload.id), act);
     database_.write(act, [&](sql::Writer& w) { w.execute("DELETE FROM data_ingest WHERE id = ?", {upload.id}); });
   }
+  const auto forgotten = database_.read([&](sql::Reader& r) {
+    return r.first("SELECT 1 FROM data_dropped WHERE at_us < ? LIMIT 1", {before},
+                   [](const sql::Row&) { return true; });
+  });
+  // Collected long since.
+  if (forgotten)
+    database_.write(act, [&](sql::Writer& w) { w.execute("DELETE FROM data_dropped WHERE at_us < ?", {before}); });
   return old.size() + sweep_files(act);
 }
 
@@ -102,27 +117,30 @@ std::size_t Datasets::sweep_files(const sql::Act& act) {
     });
   });
   std::size_t removed = 0;
-  for (const auto& row : rows) {
-    const auto known = database_.read([&](sql::Reader& r) {
-      const auto names = r.all("SELECT name FROM data_file WHERE dataset = ?", {row.id},
-                               [](const sql::Row& found) { return std::string(found.text(0)); });
-      return std::set<std::string>(names.begin(), names.end());
-    });
-    const auto root = fmt::format("{}{}/", kFiles, row.id);
-    std::string after;
-    for (;;) {
-      const auto page = vault_.list(row.where, root, after, 1000);
-      for (const auto& entry : page) {
-        // A batch that is being written has files that no version has yet.
-        if (known.contains(entry.name) || entry.created_us >= before) continue;
-        vault_.remove(row.where, entry.name, act);
-        ++removed;
-      }
-      if (page.size() < 1000) break;
-      after = page.back().name;
-    }
-  }
+  for (const auto& row : rows) drop_strays(row.where, row.id, before, act, removed);
   return removed;
+}
+
+void Datasets::drop_strays(const Where& where, std::int64_t row, std::int64_t before_us, const sql::Act& act,
+                           std::size_t& removed) {
+  const auto known = database_.read([&](sql::Reader& r) {
+    const auto names = r.all("SELECT name FROM data_file WHERE dataset = ?", {row},
+                             [](const sql::Row& found) { return std::string(found.text(0)); });
+    return std::set<std::string>(names.begin(), names.end());
+  });
+  const auto root = fmt::format("{}{}/", kFiles, row);
+  std::string after;
+  for (;;) {
+    const auto page = vault_.list(where, root, after, 1000);
+    std::vector<vault::Entry> strays;
+    for (const auto& entry : page)
+      // A batch that is being written has files that no version has yet.
+      if (!known.contains(entry.name) && entry.created_us < before_us) strays.push_back(entry);
+    drop(where, strays, act);
+    removed += strays.size();
+    if (page.size() < 1000) break;
+    after = page.back().name;
+  }
 }
 
 }  // namespace falaj::data
