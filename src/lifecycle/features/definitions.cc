@@ -13,7 +13,8 @@ namespace falaj::features {
 namespace {
 
 constexpr std::size_t kKeptMax = 10'000;
-// Raised when the same definition would give other rows: also when DuckDB's hash(), which distinct_approx is of, changes.
+// Raised when the same definition would give other rows: also when DuckDB's hash(), which distinct_approx is of,
+// changes.
 constexpr std::string_view kMeaning = "falaj feature view 1";
 
 Digest meaning_of(const Where& where, const Definition& d) {

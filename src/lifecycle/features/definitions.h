@@ -25,10 +25,10 @@ struct Definition {
   FeatureViewSpec spec;
   EntitySpec entity;
   data::DatasetSpec dataset;
-  table::Schema rows;   // that its features are made of
-  std::string select;   // of those, over the dataset by its name
+  table::Schema rows;      // that its features are made of
+  std::string select;      // of those, over the dataset by its name
   bool row_by_row = true;  // of one row of the dataset each: pushed and appended rows can be looked at alone
-  ViewPlan plan;        // all its features
+  ViewPlan plan;           // all its features
   // Of everything that what is kept online depends on: rows that were kept for another meaning are never read by it.
   Digest meaning;
   std::shared_ptr<const lookup::View> view;

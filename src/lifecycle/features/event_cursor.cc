@@ -13,7 +13,9 @@ using table::identifier;
 // Columns: the key, at_us, available_us, source_row, the inputs, the row's features.
 std::string events_sql(const Definition& of, const std::string& condition) {
   const auto& plan = of.plan;
-  const auto time = [](const std::string& column) { return fmt::format("epoch_us({}::TIMESTAMP)", identifier(column)); };
+  const auto time = [](const std::string& column) {
+    return fmt::format("epoch_us({}::TIMESTAMP)", identifier(column));
+  };
   std::string select, keys, there;
   for (std::size_t i = 0; i < plan.key.size(); ++i) {
     select += fmt::format("{}CAST({} AS {}) AS falaj_key{}", i == 0 ? "" : ", ", identifier(plan.key[i]),

@@ -11,8 +11,8 @@
 
 namespace falaj::features {
 
-// The events of a view, out of a room that has the dataset under its name; those of an entity lie together, in the order
-// of the rows. Rows whose key or time is null are no events.
+// The events of a view, out of a room that has the dataset under its name; those of an entity lie together, in the
+// order of the rows. Rows whose key or time is null are no events.
 class EventCursor {
  public:
   // `condition`: SQL of ours over at_us and source_row (1, 2, ...), or "".
@@ -36,5 +36,8 @@ class EventCursor {
   lookup::Event event_;
   online::RowWriter writer_;
 };
+
+// A record as the store takes it; it goes by itself when all in it is too old, if it `expires`.
+online::Changed changed(const lookup::View& view, const lookup::Record& record, bool expires);
 
 }  // namespace falaj::features

@@ -9,46 +9,27 @@
 #include "foundation/base/error.h"
 
 namespace falaj::features {
-namespace {
-
-// Those that a service takes, by view, in the order in which it names them first.
-std::vector<std::pair<std::string, std::vector<std::string>>> by_view(const FeatureServiceSpec& service) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> out;
-  for (const auto& text : service.features) {
-    const auto named = parse_feature_name(text);
-    CHECK(named, "a service that was applied names features");
-    auto found = std::find_if(out.begin(), out.end(), [&](const auto& view) { return view.first == named->view; });
-    if (found == out.end()) found = out.insert(out.end(), {named->view, {}});
-    if (named->feature != "*") found->second.push_back(named->feature);
-  }
-  return out;
-}
-
-}  // namespace
-
-template <class Spec>
-Spec Features::spec(const char* kind, const Where& where, const std::string& name) {
-  return decode<Spec>(resources_.get({kind, where.tenant.str(), where.project.str(), name}).resource.spec, kind);
-}
 
 std::vector<Features::Joined> Features::join(table::Workspace& room, const Where& where,
-                                             const FeatureServiceSpec& service, const std::string& time) {
+                                             const std::vector<Selected>& wanted, const std::string& time) {
   std::vector<Joined> out;
-  for (const auto& [name, wanted] : by_view(service)) {
-    const auto view = spec<FeatureViewSpec>("FeatureView", where, name);
-    const auto version = datasets_.version(where, view.dataset, std::nullopt);
+  for (const auto& [definition, features] : wanted) {
+    const auto& view = *definition;
+    const auto version = datasets_.version(where, view.spec.dataset, std::nullopt);
     // By the dataset's own name, as the view's SQL calls it.
-    datasets_.open(room, where, version, view.dataset);
-    const auto rows = view.sql.empty() ? fmt::format("SELECT * FROM {}", table::identifier(view.dataset)) : view.sql;
-    room.check_user_sql(rows);
-    const auto schema = room.describe(rows);
-    auto plan = compile(view, spec<EntitySpec>("Entity", where, view.entity), schema, wanted);
-    plan.relation = fmt::format("view {}", name);
-    room.run(fmt::format("CREATE OR REPLACE VIEW {} AS {}", table::identifier(plan.relation), rows));
-    Joined joined{fmt::format("joined {}", name), {}, fmt::format("{} ({}@{})", name, view.dataset, version.number)};
+    datasets_.open(room, where, version, view.spec.dataset);
+    auto plan = compile(view.spec, view.entity, view.rows, features);
+    plan.relation = fmt::format("view {}@{}", view.name, view.revision);
+    room.run(fmt::format("CREATE OR REPLACE VIEW {} AS {}", table::identifier(plan.relation), view.select));
+    Joined joined{fmt::format("joined {}@{}", view.name, view.revision),
+                  features,
+                  fmt::format("{} ({}@{})", view.name, view.spec.dataset, version.number),
+                  {version.dataset, version.row, version.number}};
+    for (std::size_t i = 0; i < plan.key.size(); ++i)
+      if (plan.key[i] == plan.spine_key[i]) joined.input.columns.push_back(plan.key[i]);
+    for (const auto& feature : plan.rows)
+      if (feature.name == feature.column) joined.input.columns.push_back(feature.name);
     join_as_of(room, "spine", time, plan, joined.relation);
-    for (const auto& feature : plan.rows) joined.features.push_back(feature.name);
-    joined.features.insert(joined.features.end(), plan.window_names.begin(), plan.window_names.end());
     out.push_back(std::move(joined));
   }
   return out;
@@ -56,7 +37,7 @@ std::vector<Features::Joined> Features::join(table::Workspace& room, const Where
 
 data::Version Features::train_set(const Where& where, const TrainSet& wanted, const resource::Authorise& authorise,
                                   const sql::Act& act, const table::Workspace::Watch& watch) {
-  const auto service = spec<FeatureServiceSpec>("FeatureService", where, wanted.service);
+  const auto features = definitions_.select(where, definitions_.service(where, wanted.service).features);
   const auto spine = datasets_.version(where, wanted.spine.name, wanted.spine.number);
   const auto time = wanted.time.empty() ? datasets_.spec(where, wanted.spine.name).time : wanted.time;
   if (!table::find(spine.schema, time))
@@ -66,7 +47,7 @@ data::Version Features::train_set(const Where& where, const TrainSet& wanted, co
   const auto room = datasets_.room();
   datasets_.open(*room, where, spine, "spine rows");
   number_spine(*room, "spine rows", "spine");
-  const auto joined = join(*room, where, service, time);
+  const auto joined = join(*room, where, features, time);
   std::string columns, joins;
   std::vector<std::string> from{fmt::format("{}@{}", spine.dataset, spine.number)};
   for (const auto& column : spine.schema)
@@ -83,10 +64,15 @@ data::Version Features::train_set(const Where& where, const TrainSet& wanted, co
   }
   const auto select = fmt::format("SELECT {} FROM spine p{} ORDER BY p.{}", columns, joins, kSpineRow);
   declare(where, wanted.into, room->describe(select), time, authorise, act);
-  return datasets_.store(where, wanted.into, *room, select,
-                         {data::Format::parquet, data::Mode::overwrite,
-                          fmt::format("features {} of {}", wanted.service, fmt::join(from, ", ")), ""},
-                         act, watch);
+  data::Finish how{data::Format::parquet,
+                   data::Mode::overwrite,
+                   fmt::format("features {} of {}", wanted.service, fmt::join(from, ", ")),
+                   "",
+                   {}};
+  auto& input = how.inputs.emplace_back(data::Input{spine.dataset, spine.row, spine.number});
+  for (const auto& column : spine.schema) input.columns.push_back(column.name);
+  for (const auto& view : joined) how.inputs.push_back(view.input);
+  return datasets_.store(where, wanted.into, *room, select, how, act, watch);
 }
 
 void Features::declare(const Where& where, const std::string& name, const table::Schema& schema,

@@ -6,11 +6,10 @@
 
 #include "governance/resource/resources.h"
 #include "lifecycle/data/datasets.h"
+#include "lifecycle/features/definitions.h"
 #include "lifecycle/features/kinds.h"
 
 namespace falaj::features {
-
-using data::Where;
 
 struct TrainSet {
   std::string service;
@@ -23,7 +22,8 @@ struct TrainSet {
 class Features {
  public:
   // All of them outlive this.
-  Features(resource::Resources& resources, data::Datasets& datasets) : resources_(resources), datasets_(datasets) {}
+  Features(resource::Resources& resources, data::Datasets& datasets, Definitions& definitions)
+      : resources_(resources), datasets_(datasets), definitions_(definitions) {}
 
   // Every column of the spine, then every feature of the service, each as it was known at the row's own time.
   data::Version train_set(const Where& where, const TrainSet& wanted, const resource::Authorise& authorise,
@@ -34,16 +34,16 @@ class Features {
     std::string relation;               // in the room
     std::vector<std::string> features;  // its columns
     std::string from;                   // "origin_delays (flights@3)"
+    data::Input input;
   };
-  std::vector<Joined> join(table::Workspace& room, const Where& where, const FeatureServiceSpec& service,
+  std::vector<Joined> join(table::Workspace& room, const Where& where, const std::vector<Selected>& wanted,
                            const std::string& time);
   void declare(const Where& where, const std::string& name, const table::Schema& schema, const std::string& time,
                const resource::Authorise& authorise, const sql::Act& act);
-  template <class Spec>
-  Spec spec(const char* kind, const Where& where, const std::string& name);
 
   resource::Resources& resources_;
   data::Datasets& datasets_;
+  Definitions& definitions_;
 };
 
 }  // namespace falaj::features

@@ -40,7 +40,8 @@ spec:
 class FeaturesTest : public ::testing::Test {
  protected:
   DataFixture f_{"sqlite", {}, feature_kinds()};
-  Features features_{*f_.resources, *f_.datasets};
+  Definitions definitions_{*f_.resources, *f_.datasets};
+  Features features_{*f_.resources, *f_.datasets, definitions_};
   void SetUp() override {
     f_.declare(
         "delays",

@@ -52,11 +52,13 @@ void check_service(const World& world, const Metadata& metadata, const FeatureSe
     const auto at = fmt::format("spec.features[{}]", i);
     const auto named = parse_feature_name(service.features[i]);
     if (!named) {
-      faults.push_back({at, fmt::format("'{}': must be VIEW:FEATURE or VIEW:*, or VIEW@REVISION:... to pin what the view is", service.features[i].substr(0, 80))});
+      faults.push_back(
+          {at, fmt::format("'{}': must be VIEW:FEATURE or VIEW:*, or VIEW@REVISION:... to pin what the view is",
+                           service.features[i].substr(0, 80))});
       continue;
     }
     const auto spec = world.spec({"FeatureView", metadata.tenant, metadata.project, named->view});
-    if (!spec) continue;  // said by refers_to
+    if (!spec) continue;            // said by refers_to
     if (named->revision) continue;  // what an earlier revision had is seen when it is used
     const auto all = names_of(decode<FeatureViewSpec>(*spec, "view"));
     if (named->feature != "*" && std::find(all.begin(), all.end(), named->feature) == all.end())
@@ -70,8 +72,9 @@ void check_service(const World& world, const Metadata& metadata, const FeatureSe
 void check_push(const World& world, const Metadata& metadata, const PushSourceSpec& push, Faults& faults) {
   const auto spec = world.spec({"Dataset", metadata.tenant, metadata.project, push.dataset});
   if (spec && !decode<data::DatasetSpec>(*spec, "dataset").key.empty())
-    faults.push_back({"spec.dataset", "has a key: rows of a key can be ingested, where they are compared with all that "
-                                      "are there, but not pushed"});
+    faults.push_back({"spec.dataset",
+                      "has a key: rows of a key can be ingested, where they are compared with all that "
+                      "are there, but not pushed"});
 }
 
 std::vector<Reference> views_of(const World&, const Metadata& metadata, const FeatureServiceSpec& service) {
@@ -233,16 +236,16 @@ std::vector<resource::Kind> feature_kinds() {
                                                check_service,
                                                views_of,
                                                {}};
-  resource::KindOf<PushSourceSpec> push{"PushSource",
-                                        "pushsources",
-                                        "Where events are pushed to: rows of a dataset, known online at once.",
-                                        {.project = true},
-                                        check_push,
-                                        [](const World&, const Metadata& m, const PushSourceSpec& spec) {
-                                          return std::vector<Reference>{
-                                              {{"Dataset", m.tenant, m.project, spec.dataset}, "spec.dataset"}};
-                                        },
-                                        {}};
+  resource::KindOf<PushSourceSpec> push{
+      "PushSource",
+      "pushsources",
+      "Where events are pushed to: rows of a dataset, known online at once.",
+      {.project = true},
+      check_push,
+      [](const World&, const Metadata& m, const PushSourceSpec& spec) {
+        return std::vector<Reference>{{{"Dataset", m.tenant, m.project, spec.dataset}, "spec.dataset"}};
+      },
+      {}};
   return {resource::make_kind(std::move(entity)), resource::make_kind(std::move(view)),
           resource::make_kind(std::move(service)), resource::make_kind(std::move(push))};
 }

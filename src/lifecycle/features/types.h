@@ -157,10 +157,10 @@ template <>
 struct Shape<features::PushSourceSpec> {
   using S = features::PushSourceSpec;
   static constexpr std::string_view name = "PushSourceSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("dataset", &S::dataset, "The dataset whose rows are pushed; all its views get them.")
-          .required()
-          .text({is_name, kNameRule}));
+  static constexpr auto fields =
+      std::make_tuple(field("dataset", &S::dataset, "The dataset whose rows are pushed; all its views get them.")
+                          .required()
+                          .text({is_name, kNameRule}));
 };
 
 }  // namespace falaj

@@ -69,9 +69,15 @@ void Part::add(Happened happened, std::int64_t now_us) {
     count_in(std::move(happened));
 }
 
+bool Part::needs_row(const Event& event, std::int64_t now_us) const {
+  return !view_->rows.empty() && (!newest_ || event.known_us() > now_us ||
+                                  std::tie(event.at_us, event.available_us, event.row) >=
+                                      std::tie(newest_->at_us, newest_->available_us, newest_->row_number));
+}
+
 void Part::settle(std::int64_t now_us) {
-  const auto known = std::partition(waiting_.begin(), waiting_.end(),
-                                    [&](const Happened& h) { return h.event.known_us() > now_us; });
+  const auto known =
+      std::partition(waiting_.begin(), waiting_.end(), [&](const Happened& h) { return h.event.known_us() > now_us; });
   for (auto h = known; h != waiting_.end(); ++h) count_in(std::move(*h));
   waiting_.erase(known, waiting_.end());
   tiles_.forget(now_us);

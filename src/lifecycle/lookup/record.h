@@ -31,6 +31,8 @@ class Part {
 
   // Counted in when it is known by then, else kept until it is.
   void add(Happened happened, std::int64_t now_us);
+  // Whether the row of such an event would be kept.
+  bool needs_row(const Event& event, std::int64_t now_us) const;
   void settle(std::int64_t now_us);  // counts in what is known by now, forgets what no window covers any more
   void merge(const Part& later);
   bool empty() const { return !newest_ && tiles_.empty() && waiting_.empty(); }

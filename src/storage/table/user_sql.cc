@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include <duckdb/parser/parser.hpp>
+#include <duckdb/parser/simplified_token.hpp>
 #include <duckdb/planner/expression.hpp>
 #include <duckdb/planner/logical_operator.hpp>
-#include <duckdb/parser/simplified_token.hpp>
 
 #include <fmt/format.h>
 

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lifecycle/features/materialiser.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "foundation/base/error.h"
+#include "foundation/base/log.h"
+#include "lifecycle/features/event_cursor.h"
+
+namespace falaj::features {
+namespace {
+
+// Clocks differ: what happens this much later is taken too, and waits in its record until then.
+constexpr std::int64_t kSkewUs = std::int64_t{300} * 1'000'000;
+constexpr std::size_t kEntitiesPerWrite = 512;
+constexpr std::uint64_t kEventsPerSettle = 4096;
+constexpr std::int64_t kPastUs = std::int64_t{3600} * 1'000'000;
+
+// Entities on their way into a space, many to a write.
+class Writing {
+ public:
+  Writing(online::Store& store, const online::Space& space, const lookup::View& view, const Pass& pass,
+          std::uint64_t covered, bool adds, bool expires)
+      : store_(store), space_(space), view_(view), pass_(pass), covered_(covered), adds_(adds), expires_(expires) {}
+
+  void add(Bytes key, lookup::Part part) {
+    keys_.push_back(std::move(key));
+    parts_.push_back(std::move(part));
+    if (keys_.size() == kEntitiesPerWrite) flush();
+  }
+  void flush() {
+    if (keys_.empty()) return;
+    const std::vector<BytesView> keys(keys_.begin(), keys_.end());
+    store_.update(space_, keys, [this](std::size_t i, const std::optional<online::Row>& old) {
+      auto record = old ? lookup::Record::decode(view_, old->payload) : lookup::Record(view_);
+      const auto number = static_cast<std::uint64_t>(pass_.number);
+      if (record.pass() >= number) return std::optional<online::Changed>();
+      if (adds_)
+        record.add_to_base(number, covered_, parts_[i], pass_.end_us);
+      else
+        record.set_base(number, covered_, parts_[i], pass_.end_us);
+      return std::optional(changed(view_, record, expires_));
+    });
+    written_ += keys_.size();
+    keys_.clear();
+    parts_.clear();
+  }
+  std::size_t written() const { return written_; }
+
+ private:
+  online::Store& store_;
+  const online::Space& space_;
+  const lookup::View& view_;
+  const Pass& pass_;
+  const std::uint64_t covered_;
+  const bool adds_, expires_;
+  std::vector<Bytes> keys_;
+  std::vector<lookup::Part> parts_;
+  std::size_t written_ = 0;
+};
+
+}  // namespace
+
+// The one pass of a meaning, and how far it is.
+class Materialiser::UnderWay {
+ public:
+  UnderWay(Materialiser& of, const Definition& definition) : of_(of), meaning_(definition.meaning) {
+    Lock lock(of_.mu_);
+    if (!of_.under_way_.emplace(meaning_, 0).second)
+      throw Error(Code::conflict, fmt::format("feature view '{}' is being materialised already", definition.name));
+  }
+  ~UnderWay() {
+    Lock lock(of_.mu_);
+    of_.under_way_.erase(meaning_);
+  }
+  UnderWay(const UnderWay&) = delete;
+  UnderWay& operator=(const UnderWay&) = delete;
+  void note(double done) {
+    Lock lock(of_.mu_);
+    of_.under_way_[meaning_] = done;
+  }
+
+ private:
+  Materialiser& of_;
+  const Digest meaning_;
+};
+
+online::Changed changed(const lookup::View& view, const lookup::Record& record, bool expires) {
+  online::Changed out;
+  out.event_us = record.newest_us().value_or(record.settled_us());
+  out.created_us = record.settled_us();
+  out.payload = record.encode();
+  // Rows without a time to live are kept for good.
+  if (expires && (view.rows.empty() || view.ttl_us))
+    out.expires_us =
+        out.event_us + std::max(view.windows.longest_us() + view.windows.tile_us(), view.ttl_us.value_or(0)) + kSkewUs;
+  return out;
+}
+
+Materialiser::Materialiser(sql::Database& database, OnlineViews& views, data::Datasets& datasets,
+                           const sys::Clock& clock, Metrics& metrics, Replay replay)
+    : database_(database),
+      views_(views),
+      datasets_(datasets),
+      clock_(clock),
+      replay_(std::move(replay)),
+      passes_(metrics.counter("falaj_features_materialisations_total", "Passes that brought rows online.",
+                              {{"outcome", "ok"}})),
+      failed_(metrics.counter("falaj_features_materialisations_total", "Passes that brought rows online.",
+                              {{"outcome", "failed"}})),
+      events_(
+          metrics.counter("falaj_features_materialised_events_total", "Rows of datasets that were brought online.")),
+      entities_(metrics.counter("falaj_features_materialised_entities_total", "Entities written by passes.")) {}
+
+double Materialiser::progress(const Digest& meaning) const {
+  Lock lock(mu_);
+  const auto found = under_way_.find(meaning);
+  return found == under_way_.end() ? 0 : found->second;
+}
+
+bool Materialiser::is_appended(const Where& where, const data::Version& to, std::int64_t from) {
+  auto at = to;
+  while (at.number != from) {
+    if (!at.parent || at.mode != data::Mode::append || *at.parent < from) return false;
+    try {
+      at = datasets_.version(where, to.dataset, at.parent);
+    } catch (const Error& e) {
+      if (e.code() != Code::not_found) throw;
+      return false;  // a version in between was removed
+    }
+  }
+  return true;
+}
+
+OnlineView Materialiser::begin(const Where& where, const Definition& definition, const Materialise& how,
+                               const sql::Act& act) {
+  const auto version = datasets_.version(where, definition.spec.dataset, std::nullopt);
+  const auto end_us = how.end_us.value_or(clock_.wall().count());
+  const auto before = views_.find(definition.meaning);
+  const auto& last = before && before->running ? before->running : before ? before->done : std::nullopt;
+  const bool adds = !how.full && before && before->done && !before->running && definition.row_by_row &&
+                    end_us >= last->end_us && is_appended(where, version, last->version);
+  return views_.change(act, definition.meaning, [&](std::optional<OnlineView> row) {
+    if (!row) {
+      row.emplace();
+      row->meaning = definition.meaning;
+      row->where = where;
+      row->view = definition.name;
+      row->dataset = definition.spec.dataset;
+    }
+    row->revision = definition.revision;
+    row->problem.clear();
+    if (row->running && !how.full) return *row;  // goes on with it
+    Pass pass{++row->passes, 0, version.number, version.rows, end_us};
+    pass.generation = adds && row->done ? row->done->generation : ++row->generations;
+    row->running = pass;
+    return *row;
+  });
+}
+
+void Materialiser::fill(const Where& where, const Definition& definition, const OnlineView& row, UnderWay& way,
+                        const table::Workspace::Watch& watch) {
+  const auto& pass = *row.running;
+  const bool adds = row.done && row.done->generation == pass.generation;
+  const auto version = datasets_.version(where, definition.spec.dataset, pass.version);
+  const auto covered =
+      database_.read([&](sql::Reader& r) { return covered_by(r, where, version.dataset, version.number); });
+  const auto room = datasets_.room();
+  datasets_.open(*room, where, version, version.dataset);
+  auto condition = fmt::format("at_us <= {}", pass.end_us + kSkewUs);
+  if (adds)
+    condition += fmt::format(" AND (at_us > {} OR source_row > {})", row.done->end_us + kSkewUs, row.done->rows);
+  EventCursor events(*room, definition, condition);
+  const auto& view = *definition.view;
+  const auto space = views_.space(definition.meaning, pass.generation);
+  Writing writing(views_.store(), *space, view, pass, static_cast<std::uint64_t>(covered), adds,
+                  pass.end_us > clock_.wall().count() - kPastUs);
+  std::uint64_t seen = 0;
+  const auto total = static_cast<double>(std::max<std::int64_t>(version.rows - (adds ? row.done->rows : 0), 1));
+  while (!events.at_end()) {
+    auto key = events.key();
+    lookup::Part part(view);
+    for (; events.same_key(key); events.next()) {
+      part.add({events.event(), part.needs_row(events.event(), pass.end_us) ? events.row() : Bytes()}, pass.end_us);
+      if (++seen % kEventsPerSettle != 0) continue;
+      part.settle(pass.end_us);  // keeps what is in memory as small as what will be stored
+      const auto done = std::min(static_cast<double>(seen) / total, 1.0);
+      way.note(done);
+      if (watch) watch(done);
+    }
+    part.settle(pass.end_us);
+    if (!part.empty()) writing.add(std::move(key), std::move(part));
+  }
+  writing.flush();
+  events_.Increment(static_cast<double>(seen));
+  entities_.Increment(static_cast<double>(writing.written()));
+}
+
+OnlineView Materialiser::run(const Where& where, const std::string& name, const Materialise& how, const sql::Act& act,
+                             const table::Workspace::Watch& watch) {
+  const auto definition = views_.definitions().view(where, name);
+  UnderWay way(*this, *definition);
+  const auto before = views_.find(definition->meaning);
+  auto row = begin(where, *definition, how, act);
+  const bool resumed = before && before->running && before->running->number == row.running->number;
+  row = finish(where, *definition, row, way, act, watch);
+  // That was of an earlier call; what this one asks for comes after it.
+  if (resumed) row = finish(where, *definition, begin(where, *definition, how, act), way, act, watch);
+  sweep(row, act);
+  return row;
+}
+
+OnlineView Materialiser::finish(const Where& where, const Definition& definition, const OnlineView& row, UnderWay& way,
+                                const sql::Act& act, const table::Workspace::Watch& watch) {
+  try {
+    // From here on pushes go into the new generation too; those of before are in no version, or in this one.
+    if (!row.done || row.done->generation != row.running->generation) replay_(where, definition.spec.dataset);
+    fill(where, definition, row, way, watch);
+  } catch (const Error& e) {
+    failed_.Increment();
+    views_.change(act, definition.meaning, [&](std::optional<OnlineView> failed) {
+      CHECK(failed, "it was begun");
+      failed->problem = e.what();
+      return *failed;
+    });
+    throw;
+  }
+  passes_.Increment();
+  return views_.change(act, definition.meaning, [&](std::optional<OnlineView> done) {
+    CHECK(done && done->running, "it was begun");
+    done->done = done->running;
+    done->running.reset();
+    return *done;
+  });
+}
+
+void Materialiser::sweep(const OnlineView& view, const sql::Act& act) {
+  const auto keep = [&](std::int64_t generation) {
+    return (view.done && view.done->generation == generation) ||
+           (view.running && view.running->generation == generation);
+  };
+  auto swept = view.swept;
+  // Up to the first that is still needed: numbers only grow.
+  for (auto g = view.swept + 1; g <= view.generations && !keep(g); ++g) {
+    views_.store().erase_before(*views_.space(view.meaning, g));
+    swept = g;
+  }
+  if (swept == view.swept) return;
+  views_.change(act, view.meaning, [&](std::optional<OnlineView> row) {
+    CHECK(row, "it is there");
+    row->swept = std::max(row->swept, swept);
+    return *row;
+  });
+}
+
+std::size_t Materialiser::remove_unused(const Where& where, const std::function<bool(const OnlineView&)>& is_used,
+                                        const sql::Act& act) {
+  std::size_t removed = 0;
+  for (const auto& view : views_.list(where)) {
+    if (is_used(view)) continue;
+    for (auto g = view.swept + 1; g <= view.generations; ++g)
+      views_.store().erase_before(*views_.space(view.meaning, g));
+    views_.forget(act, view.meaning);
+    ++removed;
+  }
+  return removed;
+}
+
+}  // namespace falaj::features

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "foundation/base/metrics.h"
+#include "foundation/base/mutex.h"
+#include "lifecycle/data/datasets.h"
+#include "lifecycle/features/online_views.h"
+
+namespace falaj::features {
+
+struct Materialise {
+  std::optional<std::int64_t> end_us;  // events up to then; now when absent
+  bool full = false;                   // from the beginning, into a new generation
+};
+
+// Brings rows of dataset versions online. A pass that was interrupted is gone on with: what it wrote already is
+// recognised by its number. Thread-safe.
+class Materialiser {
+ public:
+  // `replay` applies what was pushed and is in no version, for a dataset of which a new generation was begun.
+  using Replay = std::function<void(const Where&, const std::string& dataset)>;
+  Materialiser(sql::Database& database, OnlineViews& views, data::Datasets& datasets, const sys::Clock& clock,
+               Metrics& metrics, Replay replay);
+
+  // What is new since the last pass, if that can be told: rows were only appended, and each is looked at alone. Else
+  // everything. Conflict when a pass of the view is under way.
+  OnlineView run(const Where& where, const std::string& view, const Materialise& how, const sql::Act& act,
+                 const table::Workspace::Watch& watch = {});
+  double progress(const Digest& meaning) const;  // of a pass under way, 0 to 1
+  // Forgets meanings of views that nothing names any more. Returns how many.
+  std::size_t remove_unused(const Where& where, const std::function<bool(const OnlineView&)>& is_used,
+                            const sql::Act& act);
+  void sweep(const OnlineView& view, const sql::Act& act);  // erases generations that are read no more
+
+ private:
+  class UnderWay;
+  OnlineView begin(const Where& where, const Definition& definition, const Materialise& how, const sql::Act& act);
+  OnlineView finish(const Where& where, const Definition& definition, const OnlineView& row, UnderWay& way,
+                    const sql::Act& act, const table::Workspace::Watch& watch);
+  void fill(const Where& where, const Definition& definition, const OnlineView& row, UnderWay& way,
+            const table::Workspace::Watch& watch);
+  bool is_appended(const Where& where, const data::Version& to, std::int64_t from);
+
+  sql::Database& database_;
+  OnlineViews& views_;
+  data::Datasets& datasets_;
+  const sys::Clock& clock_;
+  const Replay replay_;
+  Counter& passes_;
+  Counter& failed_;
+  Counter& events_;
+  Counter& entities_;
+
+  mutable Mutex mu_;
+  std::map<Digest, double> under_way_ GUARDED_BY(mu_);
+};
+
+}  // namespace falaj::features

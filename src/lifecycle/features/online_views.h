@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "foundation/base/mutex.h"
+#include "foundation/crypto/key.h"
+#include "foundation/sys/clock.h"
+#include "lifecycle/features/definitions.h"
+#include "lifecycle/features/online_tables.h"
+#include "storage/online/store.h"
+
+namespace falaj::features {
+
+// One feature of every entity that was asked for.
+struct FeatureColumn {
+  std::string view, name;
+  online::Type type = online::Type::float64;
+  std::vector<lookup::Value> values;
+  std::vector<online::Status> statuses;
+  std::vector<std::int64_t> event_us;  // of the newest row; 0 for windows, which have no such moment
+};
+// By the name of the key's column, one value for each entity.
+struct Entities {
+  std::vector<std::pair<std::string, std::vector<lookup::Value>>> columns;
+  std::size_t size() const { return columns.empty() ? 0 : columns.front().second.size(); }
+};
+
+// What is online, and reading it. Thread-safe. A meaning of a view has a space of its own in the store for every
+// generation, and only the last whole one is read.
+class OnlineViews {
+ public:
+  // All of them outlive this. Everything that is kept is sealed under keys that come of `key`.
+  OnlineViews(sql::Database& database, Definitions& definitions, online::Store& store, const crypto::Key& key,
+              const sys::Clock& clock);
+
+  // As of now unless told. Errors: invalid (a key), conflict (before the last write, or nothing is online).
+  std::vector<FeatureColumn> get(const Where& where, const std::vector<Selected>& wanted, const Entities& entities,
+                                 std::optional<std::int64_t> as_of_us = std::nullopt);
+
+  std::optional<OnlineView> find(const Digest& meaning) const;
+  std::vector<OnlineView> list(const std::optional<Where>& where) const;
+  // Writes what `change` makes of it, durable; `change` may be called more than once.
+  OnlineView change(const sql::Act& act, const Digest& meaning,
+                    const std::function<OnlineView(std::optional<OnlineView>)>& change);
+  void forget(const sql::Act& act, const Digest& meaning);
+  std::shared_ptr<const online::Space> space(const Digest& meaning, std::int64_t generation);
+
+  // Meanings into which pushes to a dataset go, with the spaces of all generations that are, or are about to be, read.
+  struct Live {
+    std::shared_ptr<const Definition> definition;
+    std::vector<std::shared_ptr<const online::Space>> spaces;
+  };
+  std::vector<Live> live(const Where& where, const std::string& dataset);
+
+  Definitions& definitions() { return definitions_; }
+  online::Store& store() { return store_; }
+
+ private:
+  std::vector<Bytes> keys_of(const Definition& definition, const Entities& entities) const;
+
+  sql::Database& database_;
+  Definitions& definitions_;
+  online::Store& store_;
+  const crypto::Key address_key_, seal_key_;
+  const sys::Clock& clock_;
+
+  mutable Mutex mu_;                                    // guards everything below
+  std::map<Digest, OnlineView> views_ GUARDED_BY(mu_);  // as the database has them
+  std::map<std::pair<Digest, std::int64_t>, std::shared_ptr<const online::Space>> spaces_ GUARDED_BY(mu_);
+};
+
+}  // namespace falaj::features

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lifecycle/features/pushes.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "foundation/base/error.h"
+#include "foundation/base/log.h"
+#include "foundation/crypto/aead.h"
+#include "lifecycle/features/event_cursor.h"
+#include "lifecycle/features/push_room.h"
+#include "lifecycle/lookup/values.h"
+
+namespace falaj::features {
+namespace {
+
+constexpr std::size_t kPushesPerCommit = 256;
+constexpr std::int64_t kSkewUs = std::int64_t{300} * 1'000'000;  // by which a clock may be ahead
+constexpr std::int64_t kIdsKeptUs = std::int64_t{86'400} * 1'000'000;
+constexpr std::size_t kFaultsMax = 20;
+constexpr std::int64_t kRowsPerRead = 1000;
+constexpr std::int64_t kPastUs = std::int64_t{3600} * 1'000'000;
+// Pushed rows come after all rows of versions, in the order in which they were pushed.
+constexpr std::uint64_t kAfterVersions = std::uint64_t{1} << 62;
+constexpr unsigned kRowBits = 16;
+
+std::string lines(const JsonRows& rows) {
+  std::string out;
+  for (const auto& row : rows) out += json::serialize(row) + "\n";
+  return out;
+}
+
+}  // namespace
+
+struct Pushes::Typed {
+  std::string dataset;
+  table::Schema schema;
+  std::vector<std::vector<lookup::Value>> rows;
+  JsonRows as_json;  // as a file would have them
+};
+
+struct Pushes::Changes {
+  std::shared_ptr<const Definition> definition;
+  std::vector<std::pair<Bytes, std::vector<lookup::Happened>>> entities;
+};
+
+struct Pushes::Arrival {
+  bool there = false;
+  std::optional<Error> problem;
+};
+
+struct Pushes::Queued {
+  Where where;
+  std::string dataset;
+  std::int64_t sequence = 0, epoch = 0, as_of_us = 0;
+  std::shared_ptr<const Typed> rows;
+  std::vector<Changes> changes;
+  std::shared_ptr<Arrival> arrival;
+};
+
+// Rooms that are set up for rows of a dataset: making one takes longer than a push.
+class Pushes::Rooms {
+ public:
+  explicit Rooms(data::Datasets& datasets) : datasets_(datasets) {}
+  template <class F>
+  void with(const Typed& rows, F&& work) {
+    const auto name = PushRoom::name_of(rows.dataset, rows.schema);
+    std::unique_ptr<PushRoom> room;
+    {
+      Lock lock(mu_);
+      const auto found = idle_.find(name);
+      if (found != idle_.end()) {
+        room = std::move(found->second);
+        idle_.erase(found);
+      }
+    }
+    if (!room) room = std::make_unique<PushRoom>(datasets_.room(), rows.dataset, rows.schema);
+    room->fill(rows.rows);
+    work(room->room());
+    // One that failed is not used again.
+    Lock lock(mu_);
+    if (idle_.size() < kIdleMax) idle_.emplace(name, std::move(room));
+  }
+
+ private:
+  static constexpr std::size_t kIdleMax = 16;
+  data::Datasets& datasets_;
+  Mutex mu_;
+  std::multimap<std::string, std::unique_ptr<PushRoom>> idle_ GUARDED_BY(mu_);
+};
+
+Pushes::Pushes(sql::Database& database, OnlineViews& views, data::Datasets& datasets, const crypto::Key& key,
+               const sys::Clock& clock, Metrics& metrics, PushLimits limits)
+    : database_(database),
+      views_(views),
+      datasets_(datasets),
+      key_(crypto::derive(key, {}, "pushed rows")),
+      clock_(clock),
+      limits_(limits),
+      rooms_(std::make_unique<Rooms>(datasets)),
+      rows_(metrics.counter("falaj_features_pushed_rows_total", "Rows that were pushed.")),
+      refused_(metrics.counter("falaj_features_pushes_refused_total", "Pushes that were refused.")),
+      failed_(metrics.counter("falaj_features_push_views_failed_total",
+                              "Times that pushed rows could not be brought into a view.")),
+      seconds_(metrics.histogram("falaj_features_push_seconds", "From a push to its being known online.",
+                                 Metrics::seconds_buckets())) {}
+
+Pushes::~Pushes() { stop(); }
+
+void Pushes::start() {
+  thread_ = std::thread([this] { loop(); });
+  for (const auto& set : sets()) replay(set.where, set.dataset);
+}
+
+void Pushes::stop() {
+  {
+    Lock lock(mu_);
+    stopping_ = true;
+    queued_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+Pushes::Typed Pushes::typed(const data::DatasetSpec& spec, const std::string& dataset, const JsonRows& rows) const {
+  if (rows.size() > limits_.rows_max)
+    throw Error(Code::invalid,
+                fmt::format("rows: {} in one push; at most {} are taken at once", rows.size(), limits_.rows_max));
+  if (rows.empty()) throw Error(Code::invalid, "rows: there are none");
+  Typed out{dataset, spec.schema(), {}, {}};
+  Faults faults;
+  for (std::size_t i = 0; i < rows.size() && faults.size() < kFaultsMax; ++i) {
+    auto& values = out.rows.emplace_back();
+    auto& kept = out.as_json.emplace_back();
+    std::size_t known = 0;
+    for (const auto& column : out.schema) {
+      const auto at = [&] { return fmt::format("rows[{}].{}", i, column.name); };
+      const auto* given = rows[i].if_contains(column.name);
+      known += given ? 1 : 0;
+      const auto type = online_type(column.type);
+      auto value = given ? lookup::from_json(*given, type) : lookup::Value();
+      if (!value) faults.push_back({at(), fmt::format("must be {}", lookup::what_is_expected(type))});
+      if (value && !column.nullable && std::holds_alternative<std::monostate>(*value))
+        faults.push_back({at(), "must not be missing"});
+      values.push_back(value ? std::move(*value) : lookup::Value());
+      kept[column.name] = lookup::to_json(values.back(), type);
+    }
+    if (known == rows[i].size()) continue;
+    for (const auto& field : rows[i])
+      if (!table::find(out.schema, field.key()))
+        faults.push_back({fmt::format("rows[{}].{}", i, std::string_view(field.key()).substr(0, 80)),
+                          fmt::format("dataset '{}' has no such column", dataset)});
+  }
+  refuse_if_any("rows", std::move(faults));
+  return out;
+}
+
+Pushes::Changes Pushes::evaluate(const Typed& rows, std::shared_ptr<const Definition> definition) {
+  Changes out{std::move(definition), {}};
+  rooms_->with(rows, [&](table::Workspace& room) {
+    for (EventCursor events(room, *out.definition, ""); !events.at_end(); events.next()) {
+      auto key = events.key();
+      if (out.entities.empty() || out.entities.back().first != key) out.entities.push_back({std::move(key), {}});
+      out.entities.back().second.push_back({events.event(), events.row()});
+    }
+  });
+  return out;
+}
+
+void Pushes::need_room(const Where& where, const std::string& dataset) {
+  {
+    Lock lock(mu_);
+    if (stopping_) throw Error(Code::cancelled, "stopping");
+    if (queue_.size() >= limits_.queued_max)
+      throw Error(Code::exhausted, "too many pushes are waiting: try again in a moment");
+  }
+  if (const auto rows = waiting(where, dataset); rows >= limits_.waiting_max)
+    throw Error(Code::exhausted, fmt::format("{} pushed rows wait to become a version of dataset '{}'; 'falaj features "
+                                             "flush' says why they do not",
+                                             rows, dataset));
+}
+
+Taken Pushes::push(const Where& where, const std::string& dataset, const JsonRows& rows, const Push& how,
+                   const sql::Act& act) {
+  const auto began = clock_.now();
+  try {
+    need_room(where, dataset);
+    const auto spec = datasets_.spec(where, dataset);
+    if (!spec.key.empty())
+      throw Error(Code::invalid, fmt::format("dataset '{}' has a key: its rows can be ingested, not pushed", dataset));
+    const auto as_of_us = how.as_of_us.value_or(clock_.wall().count());
+    const auto typed_rows = std::make_shared<const Typed>(typed(spec, dataset, rows));
+    std::vector<Changes> changes;
+    for (const auto& live : views_.live(where, dataset))
+      if (live.definition->row_by_row) {
+        auto& added = changes.emplace_back(evaluate(*typed_rows, live.definition));
+        for (const auto& [key, events] : added.entities)
+          for (const auto& happened : events)
+            if (happened.event.at_us > as_of_us + kSkewUs)
+              throw Error(Code::invalid, fmt::format("rows[{}].{}: lies more than five minutes in the future",
+                                                     happened.event.row - 1, live.definition->spec.time));
+      }
+    const auto arrival = std::make_shared<Arrival>();
+    const auto taken = database_.write(act, [&](sql::Writer& w) {
+      if (!how.id.empty())
+        if (const auto before = find_push_id(w, where, dataset, how.id))
+          return Taken{static_cast<std::int64_t>(rows.size()), *before, true};
+      auto set = find_pushed(w, where, dataset).value_or(PushedSet{where, dataset, 1, 0, 0, "", 0});
+      ++set.sequence;
+      set.waiting += static_cast<std::int64_t>(rows.size());
+      put_pushed(w, set);
+      PushedRows stored{set.sequence, set.epoch, as_of_us, static_cast<std::int64_t>(rows.size()), {}};
+      stored.sealed = crypto::seal(key_, header(where, dataset, stored.sequence), as_bytes(lines(typed_rows->as_json)));
+      insert_rows(w, where, dataset, stored);
+      if (!how.id.empty()) put_push_id(w, where, dataset, how.id, stored.sequence, clock_.wall().count());
+      // On the writer's thread: the order of commits is the order of the queue.
+      w.after_commit([this, where, dataset, stored, typed_rows, changes, arrival] {
+        enqueue({where, dataset, stored.sequence, stored.epoch, stored.as_of_us, typed_rows, changes, arrival});
+      });
+      return Taken{stored.rows, stored.sequence, false};
+    });
+    if (!taken.again) {
+      Lock lock(mu_);
+      while (!arrival->there) lock.wait(arrived_);
+      if (arrival->problem) throw Error(*arrival->problem);
+      rows_.Increment(static_cast<double>(taken.rows));
+    }
+    seconds_.Observe(std::chrono::duration<double>(clock_.now() - began).count());
+    return taken;
+  } catch (const Error&) {
+    refused_.Increment();
+    throw;
+  }
+}
+
+void Pushes::enqueue(Queued queued) {
+  Lock lock(mu_);
+  queue_.push_back(std::move(queued));
+  queued_.notify_one();
+}
+
+void Pushes::loop() {
+  while (true) {
+    std::vector<Queued> taken;
+    {
+      Lock lock(mu_);
+      while (queue_.empty() && !stopping_) lock.wait(queued_);
+      if (queue_.empty()) return;
+      while (!queue_.empty() && taken.size() < kPushesPerCommit) {
+        taken.push_back(std::move(queue_.front()));
+        queue_.pop_front();
+      }
+    }
+    std::vector<std::shared_ptr<Arrival>> arrivals;
+    for (const auto& queued : taken) arrivals.push_back(queued.arrival);
+    std::optional<Error> problem;
+    try {
+      apply(std::move(taken));
+    } catch (const Error& e) {
+      // They are durable and are brought again by the next start, or with the version they become a part of.
+      problem = e;
+      log::error("push_not_online", {{"problem", e.what()}});
+    }
+    Lock lock(mu_);
+    for (const auto& arrival : arrivals) {
+      arrival->there = true;
+      arrival->problem = problem;
+    }
+    arrived_.notify_all();
+  }
+}
+
+void Pushes::apply(std::vector<Queued> pushes) {
+  struct Step {
+    std::uint64_t epoch, sequence;
+    std::int64_t as_of_us;
+    std::vector<lookup::Happened> events;
+  };
+  // By space, so that an entity of many pushes is written once.
+  struct Target {
+    std::shared_ptr<const Definition> definition;
+    std::shared_ptr<const online::Space> space;
+    std::map<Bytes, std::vector<Step>> entities;
+  };
+  std::map<std::pair<Digest, const online::Space*>, Target> targets;
+  for (auto& push : pushes) {
+    for (const auto& live : views_.live(push.where, push.dataset)) {
+      if (!live.definition->row_by_row) continue;  // its rows come with the version they become a part of
+      const auto& meaning = live.definition->meaning;
+      auto changes = std::find_if(push.changes.begin(), push.changes.end(),
+                                  [&](const Changes& c) { return c.definition->meaning == meaning; });
+      if (changes == push.changes.end()) {  // it came online after the push was looked at
+        push.changes.push_back(evaluate(*push.rows, live.definition));
+        changes = push.changes.end() - 1;
+      }
+      for (const auto& space : live.spaces) {
+        auto& target = targets[{meaning, space.get()}];
+        target.definition = live.definition;
+        target.space = space;
+        for (const auto& [key, events] : changes->entities) {
+          auto& step =
+              target.entities[key].emplace_back(Step{static_cast<std::uint64_t>(push.epoch),
+                                                     static_cast<std::uint64_t>(push.sequence), push.as_of_us, events});
+          for (auto& happened : step.events)
+            happened.event.row = kAfterVersions | step.sequence << kRowBits | happened.event.row;
+        }
+      }
+    }
+  }
+  for (const auto& [id, target] : targets) {
+    std::vector<BytesView> keys;
+    std::vector<const std::vector<Step>*> steps;
+    for (const auto& [key, of_key] : target.entities) {
+      keys.emplace_back(key);
+      steps.push_back(&of_key);
+    }
+    const auto& view = *target.definition->view;
+    const auto recent = clock_.wall().count() - kPastUs;
+    try {
+      views_.store().update(*target.space, keys, [&](std::size_t i, const std::optional<online::Row>& old) {
+        auto record = old ? lookup::Record::decode(view, old->payload) : lookup::Record(view);
+        for (const auto& step : *steps[i]) record.push(step.epoch, step.sequence, step.events, step.as_of_us);
+        return std::optional(changed(view, record, steps[i]->back().as_of_us > recent));
+      });
+    } catch (const Error& e) {
+      failed_.Increment();
+      throw;
+    }
+  }
+}
+
+Bytes Pushes::header(const Where& where, const std::string& dataset, std::int64_t sequence) const {
+  ByteWriter out;
+  out.text(where.tenant.str());
+  out.text(where.project.str());
+  out.text(dataset);
+  out.u64(static_cast<std::uint64_t>(sequence));
+  return out.take();
+}
+
+JsonRows Pushes::open(const Where& where, const std::string& dataset, const PushedRows& rows) const {
+  const auto plain = crypto::open(key_, header(where, dataset, rows.sequence), rows.sealed);
+  JsonRows out;
+  for (auto text = as_text(plain); !text.empty();) {
+    const auto end = text.find('\n');
+    out.push_back(parse_json(text.substr(0, end)).as_object());
+    text.remove_prefix(end + 1);
+  }
+  return out;
+}
+
+void Pushes::replay(const Where& where, const std::string& dataset) {
+  std::shared_ptr<Arrival> last;
+  std::int64_t after = 0;
+  while (true) {
+    const auto batch =
+        database_.read([&](sql::Reader& r) { return read_rows(r, where, dataset, after, INT64_MAX, kRowsPerRead); });
+    if (batch.empty()) break;
+    const auto spec = datasets_.spec(where, dataset);
+    for (const auto& rows : batch) {
+      last = std::make_shared<Arrival>();
+      enqueue({where,
+               dataset,
+               rows.sequence,
+               rows.epoch,
+               rows.as_of_us,
+               std::make_shared<const Typed>(typed(spec, dataset, open(where, dataset, rows))),
+               {},
+               last});
+      after = rows.sequence;
+    }
+  }
+  Lock lock(mu_);
+  while (last && !last->there) lock.wait(arrived_);
+  if (last && last->problem) throw Error(*last->problem);
+}
+
+std::vector<PushedSet> Pushes::sets() {
+  return database_.read([](sql::Reader& r) { return list_pushed(r); });
+}
+
+std::int64_t Pushes::waiting(const Where& where, const std::string& dataset) {
+  const auto set = database_.read([&](sql::Reader& r) { return find_pushed(r, where, dataset); });
+  return set ? set->waiting : 0;
+}
+
+void Pushes::forget_ids(const sql::Act& act) {
+  const auto before_us = clock_.wall().count() - kIdsKeptUs;
+  database_.write(act, [&](sql::Writer& w) { delete_push_ids(w, before_us); });
+}
+
+PushedSet Pushes::begin_flush(const Where& where, const std::string& dataset, const sql::Act& act) {
+  const auto upload = datasets_.begin(where, dataset, act);
+  return database_.write(act, [&](sql::Writer& w) {
+    auto set = find_pushed(w, where, dataset);
+    CHECK(set, "something was pushed");
+    if (set->flushing == 0) set->flushing = set->epoch++;
+    set->upload = upload;
+    put_pushed(w, *set);
+    return *set;
+  });
+}
+
+std::optional<data::Version> Pushes::flush(const Where& where, const std::string& dataset, const sql::Act& act) {
+  const Lock one(flushing_);
+  auto set = database_.read([&](sql::Reader& r) { return find_pushed(r, where, dataset); });
+  if (!set || (set->flushing == 0 && waiting(where, dataset) == 0)) return std::nullopt;
+  if (set->flushing == 0 || !has_upload(where, *set)) set = begin_flush(where, dataset, act);
+  try {
+    put_parts(where, *set, act);
+  } catch (const Error& e) {
+    if (e.code() != Code::conflict) throw;  // the version is there: a kill came after it
+  }
+  const auto version = datasets_.finish(where, dataset, set->upload,
+                                        {data::Format::jsonl, data::Mode::append, "pushed rows", "", {}}, act);
+  database_.write(act, [&](sql::Writer& w) {
+    auto now = find_pushed(w, where, dataset);
+    CHECK(now, "something was pushed");
+    put_flush(w, where, dataset, version.number, now->flushing);
+    now->waiting -= delete_rows(w, where, dataset, now->flushing);
+    now->flushing = 0;
+    now->upload.clear();
+    put_pushed(w, *now);
+  });
+  return version;
+}
+
+// One that nobody finished in a week is gone.
+bool Pushes::has_upload(const Where& where, const PushedSet& set) {
+  try {
+    datasets_.parts(where, set.dataset, set.upload);
+    return true;
+  } catch (const Error& e) {
+    if (e.code() != Code::not_found) throw;
+    return false;
+  }
+}
+
+void Pushes::put_parts(const Where& where, const PushedSet& set, const sql::Act& act) {
+  // The same bytes whenever it is done, so a kill in between changes nothing.
+  std::string text;
+  std::int64_t after = 0, part = 0;
+  const auto put = [&] {
+    std::size_t at = 0;
+    datasets_.put_part(
+        where, set.dataset, set.upload, part++,
+        [&](std::span<std::byte> out) {
+          const auto n = std::min(out.size(), text.size() - at);
+          std::copy_n(as_bytes(text).begin() + static_cast<std::ptrdiff_t>(at), n, out.begin());
+          at += n;
+          return n;
+        },
+        act);
+    text.clear();
+  };
+  constexpr std::size_t kPartBytes = 64 << 20;
+  while (true) {
+    const auto batch = database_.read(
+        [&](sql::Reader& r) { return read_rows(r, where, set.dataset, after, set.flushing, kRowsPerRead); });
+    for (const auto& rows : batch) {
+      text += as_text(crypto::open(key_, header(where, set.dataset, rows.sequence), rows.sealed));
+      after = rows.sequence;
+      if (text.size() >= kPartBytes) put();
+    }
+    if (batch.empty()) break;
+  }
+  if (!text.empty()) put();
+}
+
+}  // namespace falaj::features

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "foundation/base/json.h"
+#include "lifecycle/lookup/view.h"
+
+namespace falaj::lookup {
+
+// Values as requests and answers have them: times in RFC 3339 (without a zone: UTC), dates as "2001-01-31", bytes in
+// base64, not-a-number and infinities as null. Nothing when the value is not of the type.
+std::optional<Value> from_json(const json::value& value, Type type);
+json::value to_json(const Value& value, Type type);
+std::string_view what_is_expected(Type type);  // "a whole number", for errors
+
+Value value_of(const online::RowView& row, std::size_t column, Type type);
+
+}  // namespace falaj::lookup
