@@ -75,6 +75,82 @@ TEST_F(Collecting, KeepsWhatRootsShareWithGarbage) {
   EXPECT_FALSE(store_.exists(kReader, garbage));
 }
 
+TEST_F(Collecting, DestroysAtOnceWhatNothingElseIsMadeOf) {
+  Bytes bytes = random_bytes(8'000'000, 1);
+  const Address doomed = put(bytes);
+  bytes.resize(7'000'000);
+  const Address shares = put(bytes), unnamed = put(random_bytes(3'000'000, 2)), small = put(random_bytes(10, 3));
+  const std::size_t before = blobs();
+  const Address objects[] = {doomed, small, shares};
+  const auto needed = [&] { return std::vector{shares}; };
+  const Destroyed destroyed = store_.destroy(kAcme, objects, needed);
+  EXPECT_EQ(destroyed.objects, 2U);
+  EXPECT_EQ(destroyed.needed, (std::vector{shares}));
+  EXPECT_EQ(before - blobs(), destroyed.blocks + destroyed.objects);
+  EXPECT_FALSE(store_.exists(kReader, doomed));
+  EXPECT_TRUE(whole(shares));
+  EXPECT_TRUE(whole(unnamed)) << "nobody asked for that";
+  EXPECT_TRUE(store_.scrub(kAcme).damaged.empty());
+  EXPECT_EQ(store_.destroy(kAcme, objects, needed).blocks, 0U);
+  const Address all[] = {doomed, small, shares, unnamed};
+  store_.destroy(kAcme, all, [] { return std::vector<Address>{}; });
+  EXPECT_EQ(blobs(), 0U);
+}
+
+TEST_F(Collecting, DestroysNothingThatAPutStillHolds) {
+  const Bytes bytes = random_bytes(6'000'000, 1);
+  const Address address = put(bytes);
+  const Address objects[] = {address};
+  const auto nothing = [] { return std::vector<Address>{}; };
+  {
+    Hold hold;
+    EXPECT_EQ(store_.put(kAcme, source_of(bytes), &hold).new_bytes, 0U);
+    EXPECT_EQ(store_.destroy(kAcme, objects, nothing).needed, (std::vector{address}));
+    EXPECT_TRUE(whole(address));
+  }
+  // It ends while the question what is needed is being answered: too late to be in the answer.
+  auto hold = std::make_unique<Hold>();
+  store_.put(kAcme, source_of(bytes), hold.get());
+  const auto ends = [&] {
+    hold.reset();
+    return std::vector<Address>{};
+  };
+  EXPECT_EQ(store_.destroy(kAcme, objects, ends).needed, (std::vector{address}));
+  EXPECT_TRUE(whole(address));
+  EXPECT_TRUE(store_.destroy(kAcme, objects, nothing).needed.empty());
+  EXPECT_EQ(blobs(), 0U);
+}
+
+TEST_F(Collecting, FinishesADestructionThatBrokeOffAnywhere) {
+  const Bytes bytes = random_bytes(6'000'000, 1), other = random_bytes(5'000'000, 2);
+  const auto nothing = [] { return std::vector<Address>{}; };
+  int faults = 0;
+  for (int at = 0;; ++at) {
+    int calls = 0;
+    FaultyBackend faulty(backend_, [&](BackendCall, const std::string&) { return calls++ == at; });
+    const Address kept = put(other), doomed = put(bytes);
+    const Address objects[] = {doomed};
+    bool failed = false;
+    try {
+      Store(kUae, faulty, keys_, clock_, metrics_, {.grace = hours(24), .list_entries = 2})
+          .destroy(kAcme, objects, nothing);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::unavailable);
+      failed = true;
+    }
+    ASSERT_TRUE(whole(kept));
+    store_.destroy(kAcme, objects, nothing);
+    ASSERT_TRUE(whole(kept));
+    ASSERT_TRUE(store_.scrub(kAcme).damaged.empty());
+    const Address rest[] = {kept};
+    store_.destroy(kAcme, rest, nothing);
+    ASSERT_EQ(blobs(), 0U);
+    faults += failed ? 1 : 0;
+    if (!failed) break;
+  }
+  EXPECT_GT(faults, 10);
+}
+
 TEST_F(Collecting, SparesWhatAPutJustReliedOn) {
   const Bytes bytes = random_bytes(6'000'000, 1);
   put(bytes);

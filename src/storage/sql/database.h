@@ -173,8 +173,8 @@ class Database {
   virtual void load_into_empty(const std::function<void(TableSink&)>& fill) = 0;
 
   // What was deleted or overwritten in these tables, in writes that have returned, is in no file of the database any
-  // more when it returns; for SQLite in all tables. PostgreSQL keeps it in its own log until that is recycled. Throws
-  // unavailable when long reads keep it from that: try again.
+  // more when it returns; but PostgreSQL keeps it in its own log until that is recycled. Writes the tables anew: for
+  // small ones, which no others refer to. Throws unavailable when long reads keep it from that: try again.
   virtual void scrub(std::span<const std::string_view> tables) = 0;
 
   virtual std::string_view engine() const = 0;  // "sqlite" or "postgresql"

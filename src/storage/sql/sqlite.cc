@@ -311,9 +311,25 @@ void SqliteConnection::rollback() noexcept {
   }
 }
 
-void SqliteConnection::scrub(std::span<const std::string_view>) {
-  // Free space is overwritten already (secure_delete); what is left is in the log.
+// Pages that were freed are overwritten already (secure_delete). Others keep, between their rows, bytes of rows that
+// were moved away when pages were split or joined; a table that is emptied gives up all its pages.
+void SqliteConnection::scrub(std::span<const std::string_view> tables) {
+  for (const auto table : tables) {
+    begin_write();
+    try {
+      execute(
+          fmt::format("CREATE TEMP TABLE scrubbed AS SELECT * FROM main.{0}; DELETE FROM main.{0};"
+                      "INSERT INTO main.{0} SELECT * FROM scrubbed; DROP TABLE scrubbed",
+                      table));
+      commit();
+    } catch (...) {
+      rollback();
+      throw;
+    }
+  }
+  sqlite3_busy_timeout(db_, kCheckpointBusyMs);  // writers wait meanwhile
   const int result = sqlite3_wal_checkpoint_v2(db_, nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
+  sqlite3_busy_timeout(db_, kBusyMs);
   if ((result & 0xff) == SQLITE_BUSY)
     throw Error(Code::unavailable, "the log cannot be emptied while old snapshots are read");
   if (result != SQLITE_OK) fail(db_, result, "empty the log");
