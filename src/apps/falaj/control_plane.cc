@@ -271,6 +271,11 @@ void ControlPlane::serve() {
            [this] {
              datasets_->sweep({"system/upkeep", "dataset.sweep", "/", ""});
            }},
+          {"make_images", std::chrono::minutes(10),
+           [this] {
+             while (ready_ && track_->make_images({"system/upkeep", "run.image", "/", ""})) {
+             }
+           }},
           {"sweep_uploads", hours(1), [this] { track::Uploads(*database_, *vault_, clock_).sweep(); }},
           {"retention", sys::Micros(settings_.retention.every_us), [this] { retain(); }},
           {"credentials", hours(1),

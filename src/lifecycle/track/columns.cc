@@ -2,10 +2,8 @@
 #include "lifecycle/track/columns.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "foundation/base/error.h"
-#include "lifecycle/track/points.h"
+#include "lifecycle/track/images.h"
 
 namespace falaj::track {
 
@@ -16,12 +14,6 @@ constexpr std::size_t kNotedMax = 1'000'000;  // past it everything loads again 
 const Columns::Key kRunId{Entity::attribute, "run_id"};
 const Columns::Key kStage{Entity::attribute, "stage"};
 const Columns::Key kStart{Entity::attribute, "start_time"};
-
-Column::Type type_of(const Columns::Key& key) {
-  const bool number = key.entity == Entity::metric ||
-                      (key.entity == Entity::attribute && (key.key == "start_time" || key.key == "end_time"));
-  return number ? Column::Type::number : Column::Type::text;
-}
 
 void set(Column& column, const Columns::Change& change) {
   const auto place = static_cast<std::size_t>(change.place);
@@ -34,68 +26,6 @@ void set(Column& column, const Columns::Change& change) {
 }
 
 }  // namespace
-
-void Column::set(std::size_t place, double value) {
-  if (place >= numbers_.size()) {
-    numbers_.resize(place + 1);
-    has_.resize(place + 1);
-    bytes_ = numbers_.capacity() * sizeof(double) + has_.capacity() / 8;
-  }
-  numbers_[place] = value;
-  has_[place] = true;
-}
-
-void Column::set(std::size_t place, std::string_view value) {
-  const auto [found, added] = code_of_.try_emplace(std::string(value), static_cast<std::uint32_t>(texts_.size()));
-  if (added) {
-    texts_.emplace_back(value);
-    bytes_ += 2 * (sizeof(std::string) + value.size()) + 3 * sizeof(void*);
-  }
-  if (place >= codes_.size()) {
-    bytes_ += (place + 1 - codes_.size()) * sizeof(std::uint32_t);
-    codes_.resize(place + 1);
-  }
-  codes_[place] = found->second;
-}
-
-void Column::clear(std::size_t place) {
-  if (place >= size()) return;
-  if (type_ == Type::text)
-    codes_[place] = 0;
-  else
-    has_[place] = false;
-}
-
-void Column::filter(const Comparison& comparison, std::vector<bool>& keep) const {
-  if (comparison.op == Op::is_null || comparison.op == Op::is_not_null) {
-    for (std::size_t i = 0; i < keep.size(); ++i)
-      if (has(i) == (comparison.op == Op::is_null)) keep[i] = false;
-    return;
-  }
-  if (type_ == Type::number) {
-    for (std::size_t i = 0; i < keep.size(); ++i)
-      if (keep[i] && !(has(i) && matches(comparison, numbers_[i]))) keep[i] = false;
-    return;
-  }
-  // Each distinct text is compared once.
-  std::vector<bool> good(texts_.size());
-  for (std::size_t code = 1; code < texts_.size(); ++code) good[code] = matches(comparison, texts_[code]);
-  for (std::size_t i = 0; i < keep.size(); ++i)
-    if (keep[i] && !(i < codes_.size() && good[codes_[i]])) keep[i] = false;
-}
-
-int Column::compare(std::size_t a, const Column& other, std::size_t b, bool ascending) const {
-  const bool has_a = has(a), has_b = other.has(b);
-  if (!has_a || !has_b) return static_cast<int>(has_b) - static_cast<int>(has_a);
-  if (type_ == Type::text) {
-    const int order = text(a).compare(other.text(b));
-    return ascending ? order : -order;
-  }
-  const double x = number(a), y = other.number(b);
-  if (std::isnan(x) || std::isnan(y)) return static_cast<int>(std::isnan(x)) - static_cast<int>(std::isnan(y));
-  const int order = x < y ? -1 : x > y ? 1 : 0;
-  return ascending ? order : -order;
-}
 
 std::size_t Columns::Loaded::bytes() const {
   std::size_t all = 0;
@@ -141,57 +71,6 @@ void Columns::apply_noted() {
   }
 }
 
-Column Columns::load(std::int64_t experiment, const Key& key) {
-  Column column(type_of(key));
-  const auto text = [&](const sql::Row& row) {
-    if (!row.is_null(1)) column.set(static_cast<std::size_t>(row.integer(0)), row.text(1));
-  };
-  const auto number = [&](const sql::Row& row) {
-    if (!row.is_null(1)) column.set(static_cast<std::size_t>(row.integer(0)), static_cast<double>(row.integer(1)));
-  };
-  database_.read([&](sql::Reader& r) {
-    if (key.entity == Entity::param) {
-      r.query("SELECT place, value FROM track_param WHERE experiment = ? AND key = ?", {experiment, key.key}, text);
-    } else if (key.entity == Entity::tag) {
-      r.query("SELECT place, value FROM track_tag WHERE experiment = ? AND key = ?", {experiment, key.key}, text);
-    } else if (key.entity == Entity::metric) {
-      // Several series of one key (of several models, say): the newest point of them is the run's.
-      std::optional<Point> newest;
-      std::int64_t at = -1;
-      r.query("SELECT place, value, unix_ms, step FROM track_metric WHERE experiment = ? AND key = ? ORDER BY place",
-              {experiment, key.key}, [&](const sql::Row& row) {
-                const Point point{row.integer(2), row.integer(3), row.is_null(1) ? std::nan("") : row.real(1)};
-                if (row.integer(0) == at && newest && !newer(point, *newest)) return;
-                at = row.integer(0);
-                newest = point;
-                column.set(static_cast<std::size_t>(at), point.value);
-              });
-    } else if (key == kRunId) {
-      r.query("SELECT place, run_id FROM track_run WHERE experiment = ?", {experiment}, text);
-    } else if (key.key == "run_name") {
-      r.query("SELECT place, name FROM track_run WHERE experiment = ?", {experiment}, text);
-    } else if (key.key == "user_id") {
-      r.query("SELECT place, user_id FROM track_run WHERE experiment = ?", {experiment}, text);
-    } else if (key.key == "status") {
-      r.query("SELECT place, status FROM track_run WHERE experiment = ?", {experiment}, text);
-    } else if (key == kStage) {
-      r.query("SELECT place, stage FROM track_run WHERE experiment = ?", {experiment}, text);
-    } else if (key == kStart) {
-      r.query("SELECT place, start_ms FROM track_run WHERE experiment = ?", {experiment}, number);
-    } else if (key.key == "end_time") {
-      r.query("SELECT place, end_ms FROM track_run WHERE experiment = ?", {experiment}, number);
-    } else if (key.key == "artifact_uri") {
-      r.query(
-          "SELECT r.place, 'mlflow-artifacts:/' || CAST(e.number AS TEXT) || '/' || r.run_id || '/artifacts' FROM"
-          " track_run r JOIN track_experiment e ON e.id = r.experiment WHERE r.experiment = ?",
-          {experiment}, text);
-    } else {
-      throw Error(Code::internal, "a filter names an attribute that runs do not have: " + key.key);
-    }
-  });
-  return column;
-}
-
 const Column& Columns::column(std::int64_t experiment, const Key& key) {
   auto& loaded = loaded_[experiment];
   const auto found = loaded.columns.find(key);
@@ -201,7 +80,8 @@ const Column& Columns::column(std::int64_t experiment, const Key& key) {
     Lock lock(noted_mu_);
     followed_.insert(experiment);
   }
-  return loaded.columns.emplace(key, load(experiment, key)).first->second;
+  return loaded.columns.emplace(key, database_.read([&](sql::Reader& r) { return load_column(r, experiment, key); }))
+      .first->second;
 }
 
 std::vector<bool> Columns::of_datasets(std::int64_t experiment, const Comparison& comparison, std::size_t size) {
@@ -292,7 +172,8 @@ Columns::Answer Columns::search(std::span<const std::int64_t> experiments, const
   const auto end = std::min(begin + asked.limit, candidates.size());
   const auto at = [&](std::size_t i) { return candidates.begin() + static_cast<std::ptrdiff_t>(i); };
   if (begin > 0) std::nth_element(at(0), at(begin), at(candidates.size()), before);
-  std::partial_sort(at(begin), at(end), at(candidates.size()), before);
+  if (end < candidates.size()) std::nth_element(at(begin), at(end), at(candidates.size()), before);
+  std::sort(at(begin), at(end), before);
 
   Answer answer;
   answer.more = end < candidates.size();

@@ -147,6 +147,7 @@ void Track::set_experiment_stage(const Where& where, std::int64_t number, Stage 
     w.execute("UPDATE track_experiment SET stage = ?, updated_ms = ? WHERE id = ?", {name(stage), now, row.id});
     w.execute("UPDATE track_run SET stage = ?, changed_ms = ? WHERE experiment = ? AND stage <> ?",
               {name(stage), now, row.id, name(stage)});
+    images_.stages_changed(w, row.id);
     w.record({scope_of(where, "experiment", std::to_string(number)), crypto::sha256(name(row.experiment.stage)),
               crypto::sha256(name(stage))});
     w.after_commit([this, id = row.id] { columns_.drop(id); });

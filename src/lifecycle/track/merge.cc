@@ -216,6 +216,10 @@ MergedRun Track::merge_run(const Where& where, std::int64_t experiment, const Ex
     for (const auto& block : blocks) out.points += put_points(w, *row, run.series[block.series], block.points);
     w.execute("UPDATE track_run SET changed_ms = ? WHERE experiment = ? AND place = ?",
               {now, row->experiment, row->place});
+    if (out.made)
+      images_.made(w, *row);
+    else
+      images_.changed(w, *row);
     w.record({scope_of(where, "run", run.run_id), {}, crypto::sha256(to_text(run))});
     w.after_commit([this, id = row->experiment] { columns_.drop(id); });
     return out;

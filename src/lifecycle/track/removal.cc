@@ -78,6 +78,7 @@ RemovedRun Track::remove_run(const Where& where, const std::string& run_id,
     removed.rows +=
         w.execute("DELETE FROM track_model_link WHERE experiment = ? AND place = ?", {row.experiment, row.place});
     removed.rows += w.execute("DELETE FROM track_run WHERE experiment = ? AND place = ?", {row.experiment, row.place});
+    images_.removed(w, row);
     const auto resource = scope_of(where, "run", run_id);
     leave_files(w, where, run_artifact(run_id, ""), resource);
     w.record({resource, crypto::sha256(row.info.name), {}});

@@ -230,6 +230,7 @@ Run Track::create_run(const Where& where, const NewRun& wanted, const sql::Act& 
                                 attribute(row, "start_time", start),
                                 attribute(row, "artifact_uri", artifact_uri(row.info))};
     for (const auto& tag : run.tags) set_tag(w, row, tag, changes);
+    images_.made(w, row);
     w.record({scope_of(where, "run", run_id), {}, crypto::sha256(run.name)});
     w.after_commit([this, changes = std::move(changes)]() mutable { columns_.note(std::move(changes)); });
     return load_run(w, row);
@@ -266,6 +267,7 @@ RunInfo Track::update_run(const Where& where, const std::string& run_id, const R
     w.execute(
         "UPDATE track_run SET status = ?, end_ms = ?, changed_ms = ? WHERE experiment = ? AND place = ?",
         {name(row.info.status), nullable(row.info.end_ms), clock_.wall().count() / 1000, row.experiment, row.place});
+    images_.changed(w, row);
     w.record({scope_of(where, "run", run_id), {}, crypto::sha256(name(row.info.status))});
     w.after_commit([this, changes = std::move(changes)]() mutable { columns_.note(std::move(changes)); });
     return row.info;
@@ -278,6 +280,7 @@ void Track::set_run_stage(const Where& where, const std::string& run_id, Stage s
     // Deleted again it is no younger: retention counts from the first time.
     w.execute("UPDATE track_run SET stage = ?, changed_ms = ? WHERE experiment = ? AND place = ? AND stage <> ?",
               {name(stage), clock_.wall().count() / 1000, row.experiment, row.place, name(stage)});
+    images_.changed(w, row);
     w.record({scope_of(where, "run", run_id), crypto::sha256(name(row.info.stage)), crypto::sha256(name(stage))});
     w.after_commit([this, changed = attribute(row, "stage", name(stage))] { columns_.note({changed}); });
   });
@@ -301,6 +304,7 @@ void Track::log(const Where& where, const std::string& run_id, const Batch& batc
     for (const auto& param : batch.params) set_param(w, row, param, changes);
     for (const auto& [key, value] : series) log_series(w, row, *value.first, value.second, changes);
     for (const auto& tag : batch.tags) set_tag(w, row, tag, changes);
+    images_.changed(w, row);
     w.record({scope_of(where, "run", run_id), {}, digest});
     w.after_commit([this, changes = std::move(changes)]() mutable { columns_.note(std::move(changes)); });
   });
@@ -313,10 +317,17 @@ void Track::delete_tag(const Where& where, const std::string& run_id, const std:
     if (w.execute("DELETE FROM track_tag WHERE experiment = ? AND place = ? AND key = ?",
                   {row.experiment, row.place, key}) == 0)
       throw Error(Code::not_found, fmt::format("no tag '{}' on run {}", key, run_id));
+    images_.changed(w, row);
     w.record({scope_of(where, "run", run_id), crypto::sha256(key), {}});
     w.after_commit(
         [this, change = Change{row.experiment, row.place, {Entity::tag, key}, {}, {}}] { columns_.note({change}); });
   });
+}
+
+bool Track::make_images(const sql::Act& act) {
+  const auto missing = database_.read([](sql::Reader& r) { return Images::missing(r); });
+  if (missing) database_.write(act, [&](sql::Writer& w) { Images::make(w, *missing); });
+  return missing.has_value();
 }
 
 Found<Run> Track::search_runs(const Where& where, const SearchRuns& search) {

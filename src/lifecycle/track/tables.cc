@@ -14,8 +14,8 @@ namespace falaj::track {
 namespace {
 
 // Rows are found by experiment and place, so that everything of a run, and all runs of an experiment, lie together; the
-// second index of params, tags and metrics finds one key of all runs. A series is the points of one metric of one run,
-// in blocks (points.h).
+// second index of params, tags and metrics finds one key of all runs, and images have it in few rows (images.h). A
+// series is the points of one metric of one run, in blocks (points.h).
 constexpr sql::Migration kMigrations[] = {
     {1, "track",
      "CREATE TABLE track_counter(name TEXT PRIMARY KEY, value BIGINT NOT NULL);"
@@ -53,6 +53,12 @@ constexpr sql::Migration kMigrations[] = {
      " context TEXT NOT NULL, tags TEXT NOT NULL, PRIMARY KEY(experiment, place, dataset)) CLUSTERED;"
      "CREATE TABLE track_model_link(experiment BIGINT NOT NULL, place BIGINT NOT NULL, way TEXT NOT NULL,"
      " model TEXT NOT NULL, step BIGINT NOT NULL, PRIMARY KEY(experiment, place, way, model)) CLUSTERED"},
+    {2, "track",
+     "CREATE TABLE track_unimaged(experiment BIGINT NOT NULL, chunk BIGINT NOT NULL, place BIGINT NOT NULL,"
+     " PRIMARY KEY(experiment, chunk, place)) CLUSTERED;"
+     "CREATE TABLE track_image(experiment BIGINT NOT NULL, entity BIGINT NOT NULL, key TEXT NOT NULL,"
+     " chunk BIGINT NOT NULL, data BYTEA NOT NULL, PRIMARY KEY(experiment, entity, key, chunk));"
+     "CREATE INDEX track_image_chunk ON track_image(experiment, chunk)"},
 };
 
 ExperimentRow read_experiment(const sql::Row& row) {
@@ -79,6 +85,7 @@ RunRow read_run(const sql::Row& row) {
   if (!row.is_null(7)) info.end_ms = row.integer(7);
   info.stage = row.text(8) == "active" ? Stage::active : Stage::deleted;
   info.experiment = row.integer(9);
+  out.unimaged = row.integer(10) != 0;
   return out;
 }
 
@@ -133,7 +140,9 @@ std::vector<KeyValue> experiment_tags(sql::Reader& reader, std::int64_t id) {
 
 std::optional<RunRow> find_run(sql::Reader& reader, const Where& where, const std::string& run_id) {
   return reader.first(
-      "SELECT r.experiment, r.place, r.run_id, r.name, r.user_id, r.status, r.start_ms, r.end_ms, r.stage, e.number"
+      "SELECT r.experiment, r.place, r.run_id, r.name, r.user_id, r.status, r.start_ms, r.end_ms, r.stage, e.number,"
+      " (SELECT COUNT(*) FROM track_unimaged u WHERE u.experiment = r.experiment AND u.chunk = r.place / 1024"
+      " AND u.place = r.place)"
       " FROM track_run r JOIN track_experiment e ON e.id = r.experiment"
       " WHERE r.run_id = ? AND e.tenant = ? AND e.project = ?",
       {run_id, where.tenant.str(), where.project.str()}, read_run);
@@ -141,7 +150,9 @@ std::optional<RunRow> find_run(sql::Reader& reader, const Where& where, const st
 
 std::optional<RunRow> run_at(sql::Reader& reader, std::int64_t experiment, std::int64_t place) {
   return reader.first(
-      "SELECT r.experiment, r.place, r.run_id, r.name, r.user_id, r.status, r.start_ms, r.end_ms, r.stage, e.number"
+      "SELECT r.experiment, r.place, r.run_id, r.name, r.user_id, r.status, r.start_ms, r.end_ms, r.stage, e.number,"
+      " (SELECT COUNT(*) FROM track_unimaged u WHERE u.experiment = r.experiment AND u.chunk = r.place / 1024"
+      " AND u.place = r.place)"
       " FROM track_run r JOIN track_experiment e ON e.id = r.experiment WHERE r.experiment = ? AND r.place = ?",
       {experiment, place}, read_run);
 }

@@ -15,7 +15,8 @@ namespace falaj::track {
 // A run's row: `experiment` is the row of its experiment, `place` its number within it; both together are its key.
 struct RunRow {
   std::int64_t experiment = 0, place = 0;
-  RunInfo info;  // its experiment as a number of the project
+  RunInfo info;           // its experiment as a number of the project
+  bool unimaged = false;  // images.h
 };
 
 struct ExperimentRow {

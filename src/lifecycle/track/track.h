@@ -14,6 +14,7 @@
 #include "governance/iam/directory.h"
 #include "lifecycle/track/columns.h"
 #include "lifecycle/track/filter.h"
+#include "lifecycle/track/images.h"
 #include "lifecycle/track/types.h"
 #include "storage/sql/database.h"
 
@@ -100,6 +101,10 @@ class Track {
   std::vector<Point> history(const Where& where, const std::string& run_id, const std::string& key,
                              std::int64_t first_step, std::int64_t last_step);
 
+  // A step of making what first searches read (images.h), where writes have not done it on their way: after an upgrade,
+  // or when many runs were removed. Returns whether there was anything to do.
+  bool make_images(const sql::Act& act);
+
   struct DatasetSummary {
     std::int64_t experiment = 0;
     std::string name, digest, context;
@@ -115,6 +120,7 @@ class Track {
   sys::Random& random_;
   const std::int64_t began_ms_;
   Columns columns_;
+  Images images_;
   Counter& points_logged_;
   Counter& runs_created_;
   Histogram& search_seconds_;
