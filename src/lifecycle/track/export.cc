@@ -12,6 +12,7 @@
 #include "lifecycle/track/export_manifest.h"
 #include "lifecycle/track/export_run.h"
 #include "lifecycle/track/export_tar.h"
+#include "lifecycle/track/logged_models_tables.h"
 #include "lifecycle/track/tables.h"
 
 namespace falaj::track {
@@ -41,10 +42,13 @@ class Exporter {
       out.runs.push_back(id);
       if (experiments.insert(row.experiment).second) out.experiments.push_back(experiment(row));
       const auto run = exported(row);
-      add(out, member(id, "run.json", [&](const Sink& sink) { sink(as_bytes(run_text(run))); }));
-      if (!run.series.empty()) add(out, member(id, "points.csv", [&](const Sink& sink) { points(row, sink); }));
+      const auto root = fmt::format("runs/{}", id);
+      add(out, member(root, "run.json", [&](const Sink& sink) { sink(as_bytes(run_text(run))); }));
+      if (!run.series.empty()) add(out, member(root, "points.csv", [&](const Sink& sink) { points(row, sink); }));
+      for (const auto& model : run.logged_models) models_.insert(model.model_id);
     }
-    for (const auto& id : request_.run_ids) add_artifacts(out, id);
+    for (const auto& id : request_.run_ids) add_artifacts(out, fmt::format("runs/{}", id), run_artifact(id, ""));
+    for (const auto& id : models_) add_artifacts(out, fmt::format("models/{}", id), model_artifact(id, ""));
     std::sort(out.experiments.begin(), out.experiments.end(),
               [](const auto& a, const auto& b) { return a.name < b.name; });
     return out;
@@ -53,8 +57,8 @@ class Exporter {
   // The bytes of the manifest's next member. Requires: called for each in order.
   void write(const ExportMember& member, const Sink& sink) {
     const auto name = parse_member_name(member.name);
-    if (name.kind == MemberName::Kind::artifact) return artifact(artifacts_[at_++], sink);
-    const auto row = need_run(reader_, request_.where, name.run_id);
+    if (name.is_file()) return artifact(artifacts_[at_++], sink);
+    const auto row = need_run(reader_, request_.where, name.id);
     if (name.kind == MemberName::Kind::points) return points(row, sink);
     sink(as_bytes(run_text(exported(row))));
   }
@@ -112,6 +116,22 @@ class Exporter {
     out.model_inputs = run.model_inputs;
     for (const auto& model : run.model_outputs) out.model_outputs.push_back({model.model_id, model.step});
     for (const auto& series : series_of(row)) out.series.push_back(series.name);
+    for (const auto& model_row : logged_models_of_run(reader_, request_.where, out.run_id)) {
+      const auto model = load_logged_model(reader_, model_row);
+      ExportedLoggedModel one{model.model_id,
+                              model.name,
+                              model.type,
+                              model.source_run_id,
+                              std::string(track::name(model.status)),
+                              std::string(track::name(model.stage)),
+                              model.created_ms,
+                              model.updated_ms,
+                              {},
+                              {}};
+      for (const auto& param : model.params) one.params[param.key] = param.value;
+      for (const auto& tag : model.tags) one.tags[tag.key] = tag.value;
+      out.logged_models.push_back(std::move(one));
+    }
     // One run, one text, in whatever order its rows lie.
     std::sort(out.datasets.begin(), out.datasets.end(),
               [](const auto& a, const auto& b) { return std::tie(a.name, a.digest) < std::tie(b.name, b.digest); });
@@ -146,9 +166,9 @@ class Exporter {
   }
 
   template <class F>
-  static ExportMember member(const std::string& run_id, std::string_view path, F write) {
+  static ExportMember member(const std::string& root, std::string_view path, F write) {
     crypto::Sha256 hash;
-    ExportMember out{fmt::format("runs/{}/{}", run_id, path), 0, "", {}};
+    ExportMember out{fmt::format("{}/{}", root, path), 0, "", {}};
     write([&](BytesView piece) {
       hash.update(piece);
       out.bytes += static_cast<std::int64_t>(piece.size());
@@ -157,12 +177,13 @@ class Exporter {
     return out;
   }
 
-  void add_artifacts(ExportManifest& out, const std::string& run_id) {
-    const auto root = run_artifact(run_id, "") + "/";
+  // The files below `from` in the vault, as files below `root`.
+  void add_artifacts(ExportManifest& out, const std::string& root, const std::string& from) {
+    const auto below = from + "/";
     for (std::string after;;) {
-      const auto entries = vault_.list(reader_, request_.where, root, after, kEntriesPage);
+      const auto entries = vault_.list(reader_, request_.where, below, after, kEntriesPage);
       for (const auto& entry : entries) {
-        auto one = member(run_id, "artifacts/" + entry.name.substr(root.size()),
+        auto one = member(root, "artifacts/" + entry.name.substr(below.size()),
                           [&](const Sink& sink) { artifact(entry, sink); });
         one.content = entry.content.hex();
         add(out, std::move(one));
@@ -183,6 +204,7 @@ class Exporter {
   sql::Reader& reader_;
   vault::Vault& vault_;
   const ExportRequest& request_;
+  std::set<std::string> models_;
   std::vector<vault::Entry> artifacts_;
   std::size_t at_ = 0;
 };

@@ -11,6 +11,7 @@
 #include "foundation/base/shape.h"
 #include "foundation/base/text.h"
 #include "lifecycle/track/artifacts.h"
+#include "lifecycle/track/logged_models_tables.h"
 #include "lifecycle/track/types.h"
 
 namespace falaj::track {
@@ -48,8 +49,8 @@ std::string message_of(std::string_view text) { return std::string(kSigned) + st
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Code::invalid, "not an export of runs: " + why); }
 
-// The runs first, each with its points after it, then all artifacts: whoever reads the file knows every run before the
-// first large file comes.
+// The runs first, each with its points after it, then all artifacts: whoever reads the file knows every run and model
+// before the first large file comes.
 void check_order(const ExportManifest& manifest) {
   std::set<std::string_view> runs, names;
   for (const auto& run : manifest.runs)
@@ -60,17 +61,18 @@ void check_order(const ExportManifest& manifest) {
   for (const auto& member : manifest.members) {
     const auto name = parse_member_name(member.name);
     if (!names.insert(member.name).second) refuse(fmt::format("'{}' is listed twice", member.name));
-    if (!runs.contains(name.run_id)) refuse(fmt::format("'{}' is of a run that is not listed", member.name));
-    if (name.kind == MemberName::Kind::artifact) {
+    if (name.kind != MemberName::Kind::model_artifact && !runs.contains(name.id))
+      refuse(fmt::format("'{}' is of a run that is not listed", member.name));
+    if (name.is_file()) {
       if (!member.content) refuse(fmt::format("'{}' has no content digest", member.name));
       artifacts = true;
       continue;
     }
     if (artifacts) refuse(fmt::format("'{}' stands after the artifacts", member.name));
-    if (name.kind == MemberName::Kind::points && last_run != name.run_id)
+    if (name.kind == MemberName::Kind::points && last_run != name.id)
       refuse(fmt::format("'{}' does not stand after its run", member.name));
     if (name.kind == MemberName::Kind::run) {
-      if (described >= manifest.runs.size() || manifest.runs[described] != name.run_id)
+      if (described >= manifest.runs.size() || manifest.runs[described] != name.id)
         refuse(fmt::format("'{}' is not in the order of the runs", member.name));
       last_run = manifest.runs[described++];
     }
@@ -160,18 +162,19 @@ ExportManifest verify_export(std::string_view text, std::string_view signature,
 }
 
 MemberName parse_member_name(std::string_view name) {
-  constexpr std::string_view kRuns = "runs/", kArtifacts = "artifacts/";
-  const auto id_end = kRuns.size() + 32;
+  constexpr std::string_view kRuns = "runs/", kModels = "models/", kArtifacts = "artifacts/";
+  const bool model = name.starts_with(kModels);
+  const auto id_begin = model ? kModels.size() : kRuns.size(), id_end = id_begin + (model ? 34 : 32);
   const auto bad = [&] { refuse(fmt::format("no file of an export has the name '{}'", name.substr(0, 200))); };
-  if (!name.starts_with(kRuns) || name.size() <= id_end || name[id_end] != '/') bad();
-  const auto id = name.substr(kRuns.size(), 32), rest = name.substr(id_end + 1);
-  if (!is_run_id(id)) bad();
-  if (rest == "run.json") return {MemberName::Kind::run, std::string(id), ""};
-  if (rest == "points.csv") return {MemberName::Kind::points, std::string(id), ""};
+  if (!(model || name.starts_with(kRuns)) || name.size() <= id_end || name[id_end] != '/') bad();
+  const auto id = name.substr(id_begin, id_end - id_begin), rest = name.substr(id_end + 1);
+  if (!(model ? is_model_id(id) : is_run_id(id))) bad();
+  if (!model && rest == "run.json") return {MemberName::Kind::run, std::string(id), ""};
+  if (!model && rest == "points.csv") return {MemberName::Kind::points, std::string(id), ""};
   if (!rest.starts_with(kArtifacts)) bad();
   const auto path = rest.substr(kArtifacts.size());
   if (path.empty() || checked_artifact_path(path) != path) bad();
-  return {MemberName::Kind::artifact, std::string(id), std::string(path)};
+  return {model ? MemberName::Kind::model_artifact : MemberName::Kind::artifact, std::string(id), std::string(path)};
 }
 
 }  // namespace falaj::track

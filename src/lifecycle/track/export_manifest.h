@@ -21,7 +21,7 @@ inline constexpr std::size_t kExportRunsMax = 10'000, kExportMembersMax = 100'00
 
 // A file of an export.
 struct ExportMember {
-  std::string name;  // "runs/<id>/run.json", "runs/<id>/points.csv" or "runs/<id>/artifacts/<path>"
+  std::string name;  // "runs/<id>/run.json", "runs/<id>/points.csv", "{runs,models}/<id>/artifacts/<path>"
   std::int64_t bytes = 0;
   std::string sha256;                  // of its bytes
   std::optional<std::string> content;  // of an artifact: as vault::Entry has it, to know what is there already
@@ -51,8 +51,9 @@ ExportManifest verify_export(std::string_view text, std::string_view signature,
 
 // "runs/<id>/artifacts/<path>" taken apart; Requires: a name of a verified manifest.
 struct MemberName {
-  enum class Kind { run, points, artifact } kind;
-  std::string run_id, path;
+  enum class Kind { run, points, artifact, model_artifact } kind;
+  std::string id, path;  // of the run, or the model
+  bool is_file() const { return kind == Kind::artifact || kind == Kind::model_artifact; }
 };
 MemberName parse_member_name(std::string_view name);  // throws invalid
 

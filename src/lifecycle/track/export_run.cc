@@ -12,6 +12,7 @@
 #include "foundation/base/json.h"
 #include "foundation/base/shape.h"
 #include "foundation/base/text.h"
+#include "lifecycle/track/logged_models_tables.h"
 #include "lifecycle/track/names.h"
 #include "lifecycle/track/tables.h"
 
@@ -46,6 +47,22 @@ struct Shape<track::ExportedModel> {
       std::make_tuple(field("model_id", &T::model_id, "Which.").required(), field("step", &T::step, "When."));
 };
 template <>
+struct Shape<track::ExportedLoggedModel> {
+  using T = track::ExportedLoggedModel;
+  static constexpr std::string_view name = "ExportedLoggedModel";
+  static constexpr std::string_view kStatuses[] = {"LOGGED_MODEL_PENDING", "LOGGED_MODEL_READY",
+                                                   "LOGGED_MODEL_UPLOAD_FAILED"};
+  static constexpr std::string_view kStages[] = {"active", "deleted"};
+  static constexpr auto fields = std::make_tuple(
+      field("model_id", &T::model_id, "Its id.").required(), field("name", &T::name, "Its name.").required(),
+      field("type", &T::type, "Its type."), field("source_run_id", &T::source_run_id, "The run, or ''."),
+      field("status", &T::status, "How it is.").required().one_of(kStatuses),
+      field("stage", &T::stage, "active or deleted.").required().one_of(kStages),
+      field("created_ms", &T::created_ms, "When it was made.").required(),
+      field("updated_ms", &T::updated_ms, "When it changed.").required(), field("params", &T::params, "Params."),
+      field("tags", &T::tags, "Tags."));
+};
+template <>
 struct Shape<track::ExportedRun> {
   using T = track::ExportedRun;
   static constexpr std::string_view name = "ExportedRun";
@@ -64,7 +81,8 @@ struct Shape<track::ExportedRun> {
       field("tags", &T::tags, "Tags.").length(0, kMany), field("datasets", &T::datasets, "What it read."),
       field("model_inputs", &T::model_inputs, "Logged models it began from."),
       field("model_outputs", &T::model_outputs, "Logged models it made."),
-      field("series", &T::series, "What its points belong to.").length(0, kMany));
+      field("series", &T::series, "What its points belong to.").length(0, kMany),
+      field("logged_models", &T::logged_models, "Those it made."));
 };
 
 }  // namespace falaj
@@ -91,6 +109,25 @@ void check(const ExportedRun& run) {
   for (const auto& dataset : run.datasets) {
     check_dataset({dataset.name, dataset.digest, dataset.source_type, dataset.source, dataset.schema, dataset.profile});
     for (const auto& [key, value] : dataset.tags) check_length("dataset tag", value, kTagBytesMax);
+  }
+  std::string_view model_before;
+  for (const auto& model : run.logged_models) {
+    if (!is_model_id(model.model_id))
+      throw Error(Code::invalid, fmt::format("logged_models: not the id of one: '{}'", shortened(model.model_id, 80)));
+    if (model.model_id <= model_before) throw Error(Code::invalid, "logged_models: not in order");
+    model_before = model.model_id;
+    if (!model.source_run_id.empty() && model.source_run_id != run.run_id)
+      throw Error(Code::invalid, fmt::format("logged_models: {} is of another run", model.model_id));
+    check_model_name(model.name);
+    check_length("model type", model.type, kModelNameMax);
+    for (const auto& [key, value] : model.params) {
+      check_key("params", key);
+      check_length(fmt::format("value of param '{}'", key), value, kParamBytesMax);
+    }
+    for (const auto& [key, value] : model.tags) {
+      check_key("tags", key);
+      check_length(fmt::format("value of tag '{}'", key), value, kTagBytesMax);
+    }
   }
   const ExportedSeries* before = nullptr;
   for (const auto& series : run.series) {

@@ -30,6 +30,14 @@ struct ExportedModel {
   std::string model_id;
   std::int64_t step = 0;
 };
+// One that the run made, or put out without another run having made it. Its metrics are those of runs that speak of it.
+struct ExportedLoggedModel {
+  std::string model_id, name, type;
+  std::string source_run_id;  // the run's, or ''
+  std::string status, stage;
+  std::int64_t created_ms = 0, updated_ms = 0;
+  std::map<std::string, std::string> params, tags;
+};
 struct ExportedRun {
   std::string run_id, experiment;  // its name
   std::string name, user, status, stage;
@@ -40,6 +48,7 @@ struct ExportedRun {
   std::vector<std::string> model_inputs;
   std::vector<ExportedModel> model_outputs;
   std::vector<ExportedSeries> series;
+  std::vector<ExportedLoggedModel> logged_models;
 };
 
 std::string to_text(const ExportedRun& run);  // one line of canonical JSON

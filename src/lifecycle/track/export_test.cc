@@ -21,6 +21,7 @@
 #include "lifecycle/track/export_run.h"
 #include "lifecycle/track/export_tar.h"
 #include "lifecycle/track/import.h"
+#include "lifecycle/track/logged_models.h"
 #include "lifecycle/track/track.h"
 
 namespace falaj::track {
@@ -179,7 +180,8 @@ TEST(PointsCsv, RefusesWhatWasNotWritten) {
 class ExportOf : public testing::TestWithParam<std::string> {
  protected:
   ExportOf() : base(GetParam()) {
-    base.database->migrate(Track::migrations());
+    for (const auto& module : {Track::migrations(), LoggedModels::migrations()}) base.database->migrate(module);
+    models = std::make_unique<LoggedModels>(*base.database, base.clock, base.random, *base.metrics);
     track = std::make_unique<Track>(*base.database, *base.directory, base.clock, base.random, *base.metrics);
   }
 
@@ -254,6 +256,7 @@ class ExportOf : public testing::TestWithParam<std::string> {
   const sql::Act act = vault::VaultFixture::act("run.import");
   vault::VaultFixture base;
   std::unique_ptr<Track> track;
+  std::unique_ptr<LoggedModels> models;
 };
 
 TEST_P(ExportOf, CarriesEverythingToTheBit) {
@@ -272,6 +275,89 @@ TEST_P(ExportOf, CarriesEverythingToTheBit) {
   EXPECT_EQ(run.info.end_ms, 9999);
   EXPECT_EQ(run.info.name, "second");
   EXPECT_EQ(base.read(kRockets, run_artifact(ids[1], "model/weights.bin")), std::string(300'000, 'c'));
+}
+
+TEST_P(ExportOf, CarriesTheModelsThatItsRunsMade) {
+  const auto id = make_run(0, "first", 1), other = make_run(0, "other", 2);
+  const auto made = models->create(kFlights, {0, "trees", "forest", id, {{"depth", "3"}}, {{"team", "ops"}}}, act);
+  const auto gone = models->create(kFlights, {0, "nets", "", id, {}, {}}, act);
+  const auto elsewhere = models->create(kFlights, {0, "not here", "", other, {}, {}}, act);
+  const auto put_out = models->create(kFlights, {0, "of nobody", "", "", {}, {}}, act);
+  models->set_status(kFlights, made.model_id, ModelStatus::ready, act);
+  models->remove(kFlights, gone.model_id, act);
+  track->log_outputs(kFlights, id, {{put_out.model_id, 3}, {elsewhere.model_id, 4}}, act);
+  track->log(kFlights, id, {{{"acc", {1, 1, 0.5}, made.model_id, "planes", "d1"}}, {}, {}}, act);
+  base.put(kFlights, model_artifact(made.model_id, "MLmodel"), "flavors");
+  base.put(kFlights, model_artifact(put_out.model_id, "deep/weights"), std::string(100'000, 'w'));
+
+  const auto file = exported(kFlights, {id});
+  EXPECT_EQ(import(kRockets, file).files, 3 + 2);
+  EXPECT_EQ(content(exported(kRockets, {id})), content(file));
+  const auto there = models->get(kRockets, made.model_id);
+  EXPECT_EQ(there.name, "trees");
+  EXPECT_EQ(there.type, "forest");
+  EXPECT_EQ(there.source_run_id, id);
+  EXPECT_EQ(there.status, ModelStatus::ready);
+  EXPECT_EQ(there.created_ms, made.created_ms);
+  EXPECT_THAT(there.params, ElementsAre(KeyValue{"depth", "3"}));
+  EXPECT_THAT(there.tags, ElementsAre(KeyValue{"team", "ops"}));
+  ASSERT_EQ(there.metrics.size(), 1U) << "of the imported run alone, not of the one it comes from";
+  EXPECT_EQ(there.metrics[0].metric.point.value, 0.5);
+  EXPECT_EQ(models->get(kFlights, made.model_id).metrics.size(), 1U);
+  EXPECT_EQ(models->get(kRockets, gone.model_id, true).stage, Stage::deleted);
+  EXPECT_EQ(models->get(kRockets, put_out.model_id).source_run_id, "");
+  EXPECT_ERROR(models->get(kRockets, elsewhere.model_id), Code::not_found);
+  EXPECT_EQ(base.read(kRockets, model_artifact(made.model_id, "MLmodel")), "flavors");
+
+  const auto before = records();
+  const auto again = import(kRockets, file);
+  EXPECT_EQ(again.made + again.changed + again.points + again.files, 0);
+  EXPECT_EQ(import(kFlights, file).changed, 0);
+  EXPECT_EQ(records(), before);
+}
+
+TEST_P(ExportOf, ModelsAreMergedAsRunsAre) {
+  const auto id = make_run(0, "first", 1);
+  const auto model = models->create(kFlights, {0, "trees", "", id, {{"depth", "3"}}, {}}, act).model_id;
+  import(kRockets, exported(kFlights, {id}));
+  base.clock.advance(std::chrono::seconds(5));
+  models->log_params(kFlights, model, {{"late", "1"}}, act);
+  models->set_tags(kFlights, model, {{"team", "ops"}}, act);
+  models->set_status(kFlights, model, ModelStatus::upload_failed, act);
+  models->set_tags(kRockets, model, {{"team", "mine"}, {"note", "stays"}}, act);
+  const auto merged = import(kRockets, exported(kFlights, {id}));
+  EXPECT_EQ(merged.changed, 1);
+  const auto there = models->get(kRockets, model);
+  EXPECT_THAT(there.params, ElementsAre(KeyValue{"depth", "3"}, KeyValue{"late", "1"}));
+  EXPECT_THAT(there.tags, ElementsAre(KeyValue{"note", "stays"}, KeyValue{"team", "ops"}));
+  EXPECT_EQ(there.status, ModelStatus::upload_failed);
+
+  models->remove(kRockets, model, act);
+  import(kRockets, exported(kFlights, {id}));
+  EXPECT_EQ(models->get(kRockets, model, true).stage, Stage::deleted) << "an import brings nothing back";
+
+  models->log_params(kFlights, model, {{"width", "1"}}, act);
+  const auto file = exported(kFlights, {id});
+  const auto other = altered(file, [&](Files& files, json::object& manifest) {
+    auto& text = files[2].second;
+    text.replace(text.find("\"depth\":\"3\""), 11, "\"depth\":\"4\"");
+    auto& member = manifest["members"].as_array()[0].as_object();
+    member["sha256"] = crypto::sha256(text).hex();
+  });
+  EXPECT_THAT(message_of([&] { import(kRockets, other); }), HasSubstr("param 'depth' of logged model"));
+}
+
+TEST_P(ExportOf, FilesOfAModelThatNoRunMadeAreRefused) {
+  const auto id = make_run(0, "first", 1);
+  const auto model = models->create(kFlights, {0, "trees", "", id, {}, {}}, act).model_id;
+  base.put(kFlights, model_artifact(model, "MLmodel"), "flavors");
+  const auto bad = altered(exported(kFlights, {id}), [&](Files& files, json::object& manifest) {
+    const auto name = fmt::format("models/m-{}/artifacts/MLmodel", std::string(32, '0'));
+    files.back().first = name;
+    manifest["members"].as_array().back().as_object()["name"] = name;
+  });
+  EXPECT_THAT(message_of([&] { import(kRockets, bad); }), HasSubstr("that no run of the file has"));
+  EXPECT_TRUE(untouched(kRockets));
 }
 
 TEST_P(ExportOf, ImportedRunsAreFoundAndShowTheirNewestPoints) {

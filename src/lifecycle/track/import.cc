@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -68,8 +69,7 @@ class Members {
     current_ = nullptr;
   }
   bool more_runs() const {
-    return at_ < manifest_.members.size() &&
-           parse_member_name(manifest_.members[at_].name).kind != MemberName::Kind::artifact;
+    return at_ < manifest_.members.size() && !parse_member_name(manifest_.members[at_].name).is_file();
   }
   bool points_follow(const std::string& run_id) const {
     return at_ < manifest_.members.size() && manifest_.members[at_].name == fmt::format("runs/{}/points.csv", run_id);
@@ -87,14 +87,15 @@ class Members {
 };
 
 // A run with its points packed, as bytes: what is kept until the whole file is known to be good.
-Bytes staged(Track& track, const Where& where, Members& members) {
+Bytes staged(Track& track, const Where& where, Members& members, std::set<std::string>& models) {
   const auto* member = members.next();
-  const auto id = parse_member_name(member->name).run_id;
+  const auto id = parse_member_name(member->name).id;
   ByteWriter out;
   const auto text = members.read_all(kExportedRunBytesMax);
   const auto run = parse_exported_run(text);
   if (run.run_id != id) throw Error(Code::invalid, fmt::format("the file of run {} is of run {}", id, run.run_id));
   track.check_merge(where, run);
+  for (const auto& model : run.logged_models) models.insert(model.model_id);
   out.text(text);
   if (!members.points_follow(id)) return out.take();
 
@@ -129,7 +130,7 @@ class Staging {
     const auto source = [&](std::span<std::byte> out) -> std::size_t {
       if (at == run.size()) {
         if (!members.more_runs()) return 0;
-        run = staged(track, where, members);
+        run = staged(track, where, members, models_);
         at = 0;
         sizes_.push_back(run.size());
       }
@@ -140,6 +141,8 @@ class Staging {
     };
     entry_ = vault.put_unnamed(where, source, act);
   }
+
+  const std::set<std::string>& models() const { return models_; }  // that the runs made
 
   // Each run again, in order.
   void each(const std::function<void(const ExportedRun&, std::span<const ExportedBlock>)>& work) {
@@ -168,6 +171,7 @@ class Staging {
   vault::Vault& vault_;
   const Where where_;
   std::vector<std::size_t> sizes_;
+  std::set<std::string> models_;
   vault::Entry entry_;
 };
 
@@ -181,11 +185,15 @@ std::optional<vault::Entry> find_artifact(vault::Vault& vault, const Where& wher
 }
 
 // All files appear in one write, once the last byte of the export was read.
-void put_artifacts(vault::Vault& vault, const Where& where, Members& members, Imported& out, const sql::Act& act) {
+void put_artifacts(vault::Vault& vault, const Where& where, Members& members, const std::set<std::string>& models,
+                   Imported& out, const sql::Act& act) {
   const auto next = [&]() -> std::optional<vault::NewFile> {
     while (const auto* member = members.next()) {
       const auto parsed = parse_member_name(member->name);
-      auto name = run_artifact(parsed.run_id, parsed.path);
+      const bool of_model = parsed.kind == MemberName::Kind::model_artifact;
+      if (of_model && !models.contains(parsed.id))
+        throw Error(Code::invalid, fmt::format("'{}' is of a logged model that no run of the file has", member->name));
+      auto name = of_model ? model_artifact(parsed.id, parsed.path) : run_artifact(parsed.id, parsed.path);
       if (const auto there = find_artifact(vault, where, name); there && there->content.hex() == *member->content) {
         members.skip();
         continue;
@@ -261,7 +269,7 @@ Imported import_runs(Track& track, vault::Vault& vault, const ImportRequest& req
   out.manifest = crypto::sha256(text);
   Members members(tar, manifest);
   Staging staging(track, vault, request.where, members, act);
-  put_artifacts(vault, request.where, members, out, act);
+  put_artifacts(vault, request.where, members, staging.models(), out, act);
   staging.each([&](const ExportedRun& run, std::span<const ExportedBlock> blocks) {
     std::int64_t number = kDefaultExperiment;
     if (!is_there(track, request.where, run.run_id)) {

@@ -20,13 +20,6 @@ constexpr std::string_view kStatusPrefix = "LOGGED_MODEL_";
 constexpr std::string_view kStatusNames[] = {"LOGGED_MODEL_PENDING", "LOGGED_MODEL_READY",
                                              "LOGGED_MODEL_UPLOAD_FAILED"};
 
-void check_model_name(const std::string& name) {
-  check_length("name", name, kModelNameMax);
-  if (name.find_first_of("/:.%\"'") != std::string::npos)
-    throw Error(Code::invalid,
-                fmt::format("name: a logged model's name has none of / : . % \" ': '{}'", shortened(name, 80)));
-}
-
 void check_params(const std::vector<KeyValue>& params) {
   if (params.size() > kModelParamsMax)
     throw Error(Code::invalid, fmt::format("params: at most {} in one call, got {}", kModelParamsMax, params.size()));
@@ -82,6 +75,13 @@ Digest digest_of(const std::vector<KeyValue>& values) {
 }
 
 }  // namespace
+
+void check_model_name(const std::string& name) {
+  check_length("name", name, kModelNameMax);
+  if (name.find_first_of("/:.%\"'") != std::string::npos)
+    throw Error(Code::invalid,
+                fmt::format("name: a logged model's name has none of / : . % \" ': '{}'", shortened(name, 80)));
+}
 
 std::string_view name(ModelStatus status) { return kStatusNames[static_cast<std::size_t>(status) - 1]; }
 

@@ -29,7 +29,7 @@ struct ModelMetric {
 
 // A model that a run made, whether or not it is ever registered.
 struct LoggedModel {
-  std::string model_id;  // "m-" and 32 hexadecimal digits, unique on the platform
+  std::string model_id;  // "m-" and 32 hexadecimal digits, unique in its project
   std::int64_t experiment = 0;
   std::string name, type, source_run_id;
   ModelStatus status = ModelStatus::pending;

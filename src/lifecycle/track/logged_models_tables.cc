@@ -2,10 +2,12 @@
 #include "lifecycle/track/logged_models_tables.h"
 
 #include <cmath>
+#include <set>
 
 #include <fmt/format.h>
 
 #include "foundation/base/error.h"
+#include "lifecycle/track/tables.h"
 
 namespace falaj::track {
 
@@ -34,6 +36,10 @@ constexpr sql::Migration kMigrations[] = {
      " state TEXT NOT NULL, etags BYTEA);"
      "CREATE INDEX track_upload_created ON track_upload(created_us);"
      "CREATE INDEX track_upload_open ON track_upload(tenant, project) WHERE state = 'open'"},
+    // A model keeps its id when it is imported into another project.
+    {3, "track_models",
+     "DROP INDEX track_model_id;"
+     "CREATE UNIQUE INDEX track_model_id ON track_model(model_id, experiment)"},
 };
 
 LoggedModelRow read_model(const sql::Row& row) {
@@ -53,7 +59,17 @@ LoggedModelRow read_model(const sql::Row& row) {
   return out;
 }
 
-std::optional<LoggedModelRow> find_row(sql::Reader& reader, const Where& where, const std::string& model_id) {
+}  // namespace
+
+std::span<const sql::Migration> LoggedModels::migrations() { return kMigrations; }
+
+bool is_model_id(std::string_view text) {
+  return text.size() == 34 && text.starts_with("m-") &&
+         text.substr(2).find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+std::optional<LoggedModelRow> find_logged_model_row(sql::Reader& reader, const Where& where,
+                                                    const std::string& model_id) {
   return reader.first(
       "SELECT m.id, m.model_id, e.number, m.name, m.type, m.source_run, m.status, m.stage, m.created_ms, m.updated_ms,"
       " m.experiment"
@@ -62,19 +78,33 @@ std::optional<LoggedModelRow> find_row(sql::Reader& reader, const Where& where, 
       {model_id, where.tenant.str(), where.project.str()}, read_model);
 }
 
-}  // namespace
-
-std::span<const sql::Migration> LoggedModels::migrations() { return kMigrations; }
+std::vector<LoggedModelRow> logged_models_of_run(sql::Reader& reader, const Where& where, const std::string& run_id) {
+  std::set<std::string> ids;
+  const auto add = [&](const sql::Row& row) { ids.emplace(row.text(0)); };
+  reader.query(
+      "SELECT m.model_id FROM track_model m JOIN track_experiment e ON e.id = m.experiment WHERE m.source_run = ?"
+      " AND m.source_run <> '' AND e.tenant = ? AND e.project = ?",
+      {run_id, where.tenant.str(), where.project.str()}, add);
+  const auto run = need_run(reader, where, run_id);
+  reader.query(
+      "SELECT m.model_id FROM track_model_link l JOIN track_model m ON m.model_id = l.model JOIN track_experiment e ON"
+      " e.id = m.experiment WHERE l.experiment = ? AND l.place = ? AND l.way = 'out' AND m.source_run = ''"
+      " AND e.tenant = ? AND e.project = ?",
+      {run.experiment, run.place, where.tenant.str(), where.project.str()}, add);
+  std::vector<LoggedModelRow> out;
+  for (const auto& id : ids) out.push_back(*find_logged_model_row(reader, where, id));
+  return out;
+}
 
 std::optional<LoggedModel> find_logged_model(sql::Reader& reader, const Where& where, const std::string& model_id) {
-  auto row = find_row(reader, where, model_id);
+  auto row = find_logged_model_row(reader, where, model_id);
   if (!row) return std::nullopt;
   return std::move(row->model);
 }
 
 LoggedModelRow need_logged_model(sql::Reader& reader, const Where& where, const std::string& model_id,
                                  bool deleted_too) {
-  auto row = find_row(reader, where, model_id);
+  auto row = find_logged_model_row(reader, where, model_id);
   if (!row || (row->model.stage != Stage::active && !deleted_too))
     throw Error(Code::not_found, fmt::format("no logged model with id '{}' in this project", model_id.substr(0, 64)));
   return *row;

@@ -15,6 +15,12 @@ struct LoggedModelRow {
 
 LoggedModelRow need_logged_model(sql::Reader& reader, const Where& where, const std::string& model_id,
                                  bool deleted_too = false);  // throws not_found
+void check_model_name(const std::string& name);              // throws invalid
+bool is_model_id(std::string_view text);                     // "m-" and 32 hexadecimal digits
+std::optional<LoggedModelRow> find_logged_model_row(sql::Reader& reader, const Where& where,
+                                                    const std::string& model_id);  // deleted ones too
+// Those that the run made, and those that it put out and no run made, by id; deleted ones too.
+std::vector<LoggedModelRow> logged_models_of_run(sql::Reader& reader, const Where& where, const std::string& run_id);
 // The active ones of an experiment's row.
 std::vector<LoggedModelRow> logged_models_of(sql::Reader& reader, std::int64_t experiment);
 LoggedModel load_logged_model(sql::Reader& reader, const LoggedModelRow& row);  // with everything

@@ -9,6 +9,7 @@
 #include "foundation/base/json.h"
 #include "foundation/crypto/hash.h"
 #include "lifecycle/track/export_run.h"
+#include "lifecycle/track/merge_models.h"
 #include "lifecycle/track/names.h"
 #include "lifecycle/track/tables.h"
 #include "lifecycle/track/track.h"
@@ -192,6 +193,7 @@ std::int64_t put_points(sql::Writer& w, const RunRow& row, const ExportedSeries&
 void Track::check_merge(const Where& where, const ExportedRun& run) {
   database_.read([&](sql::Reader& r) {
     if (const auto row = find_run(r, where, run.run_id)) missing_of(load_run(r, *row), run);
+    for (const auto& model : run.logged_models) lacks_model(r, where, model);
   });
 }
 
@@ -199,7 +201,9 @@ MergedRun Track::merge_run(const Where& where, std::int64_t experiment, const Ex
                            std::span<const ExportedBlock> blocks, const sql::Act& act) {
   const bool needed = database_.read([&](sql::Reader& r) {
     const auto row = find_run(r, where, run.run_id);
-    return !row || missing_of(load_run(r, *row), run).any() || lacks_points(r, *row, run, blocks);
+    return !row || missing_of(load_run(r, *row), run).any() || lacks_points(r, *row, run, blocks) ||
+           std::any_of(run.logged_models.begin(), run.logged_models.end(),
+                       [&](const auto& model) { return lacks_model(r, where, model); });
   });
   if (!needed) return {};
   const auto merged = database_.write(act, [&](sql::Writer& w) {
@@ -214,6 +218,7 @@ MergedRun Track::merge_run(const Where& where, std::int64_t experiment, const Ex
     missing.end = missing.end && !out.made;
     put_missing(w, *row, run, missing);
     for (const auto& block : blocks) out.points += put_points(w, *row, run.series[block.series], block.points);
+    for (const auto& model : run.logged_models) merge_model(w, where, row->experiment, model);
     w.execute("UPDATE track_run SET changed_ms = ? WHERE experiment = ? AND place = ?",
               {now, row->experiment, row->place});
     if (out.made)
