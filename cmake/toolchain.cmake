@@ -23,6 +23,9 @@ else()
   # False positives of g++ 12 inside inlined standard containers at -O2 and under the sanitizers.
   add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-restrict -Wno-array-bounds
                       -Wno-stringop-overread -Wno-dangling-pointer)
+  if(FALAJ_UNITED)
+    add_compile_options(-Wno-subobject-linkage)  # takes every file but the one that includes the others for a header
+  endif()
 endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   add_compile_options(-D_FORTIFY_SOURCE=2 -fstack-protector-strong)
@@ -32,6 +35,7 @@ endif()
 set(FALAJ_SANITIZE "" CACHE STRING "Sanitizers of this build, as -fsanitize takes them")
 if(FALAJ_SANITIZE)
   add_compile_options(-fsanitize=${FALAJ_SANITIZE} -fno-sanitize-recover=all)
+  add_compile_definitions(FALAJ_SANITIZED)
   add_link_options(-fsanitize=${FALAJ_SANITIZE})
   if(FALAJ_SANITIZE MATCHES "thread")
     # Fences are not understood by the thread sanitizer; Asio's are harmless. The warning is about that only.

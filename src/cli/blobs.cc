@@ -19,8 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using As = Column::As;
 
-constexpr std::size_t kPieceBytes = 256 * 1024;
-
 const std::vector<Column> kBlobColumns = {{"name", "name"},     {"bytes", "bytes", As::bytes},
                                           {"zone", "zone"},     {"created", "created_us", As::time},
                                           {"by", "created_by"}, {"address", "address"}};

@@ -23,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kPartBytes = 64 << 20;
-constexpr std::size_t kPieceBytes = 256 * 1024;
 constexpr std::chrono::milliseconds kAskEvery(300);
 
 struct IngestOptions {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "foundation/sys/clock.h"
 
 namespace falaj::cli {
+
+inline constexpr std::size_t kPieceBytes = 256 * 1024;  // of a file, read or sent between two steps of the bar
 
 // How far a long piece of work is: a bar that redraws itself on a terminal, a line every few seconds elsewhere, on
 // standard error so that results stay clean. Used by one thread.

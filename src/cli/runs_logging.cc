@@ -21,8 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kPieceBytes = 256 * 1024;
-
 struct LogOptions {
   std::string run, experiment, name, status = "FINISHED", directory;
   std::vector<std::string> params, metrics, tags, files;

@@ -14,8 +14,6 @@
 namespace falaj::cli {
 namespace {
 
-constexpr std::size_t kPieceBytes = 256 * 1024;
-
 struct TransferOptions {
   std::string file, filter, key, experiment;
   std::vector<std::string> runs, experiments;

@@ -5,6 +5,21 @@
 
 #include "foundation/base/error.h"
 
+namespace falaj {
+
+// How often a test repeats itself. Sanitizers are slow and find their faults in the first rounds; rare orders of events
+// are for the release build, which takes all of them.
+template <class Count>
+constexpr Count repeats(Count times) {
+#ifdef FALAJ_SANITIZED
+  return (times + 3) / 4;
+#else
+  return times;
+#endif
+}
+
+}  // namespace falaj
+
 // Expects `statement` to throw falaj::Error with `wanted`.
 #define EXPECT_ERROR(statement, wanted)                                                            \
   do {                                                                                             \

@@ -30,13 +30,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-struct Unit {
+struct NamedUnit {
   std::string_view name;
   std::int64_t factor;
 };
 
 // A non-negative decimal number followed by one of `units`; nothing on overflow or an unknown unit.
-std::optional<std::int64_t> parse_with_unit(std::string_view text, std::span<const Unit> units) {
+std::optional<std::int64_t> parse_with_unit(std::string_view text, std::span<const NamedUnit> units) {
   std::size_t digits = 0;
   while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9') ++digits;
   const auto number = parse_int(text.substr(0, digits));
@@ -144,16 +144,16 @@ std::optional<std::int64_t> parse_int(std::string_view text) {
 }
 
 std::optional<std::int64_t> parse_bytes(std::string_view text) {
-  static constexpr Unit kUnits[] = {{"", 1},           {"B", 1},           {"KB", 1000},
-                                    {"MB", 1000000},   {"GB", 1000000000}, {"TB", 1000000000000},
-                                    {"KiB", 1 << 10},  {"MiB", 1 << 20},   {"GiB", 1LL << 30},
-                                    {"TiB", 1LL << 40}};
+  static constexpr NamedUnit kUnits[] = {{"", 1},           {"B", 1},           {"KB", 1000},
+                                         {"MB", 1000000},   {"GB", 1000000000}, {"TB", 1000000000000},
+                                         {"KiB", 1 << 10},  {"MiB", 1 << 20},   {"GiB", 1LL << 30},
+                                         {"TiB", 1LL << 40}};
   return parse_with_unit(text, kUnits);
 }
 
 std::optional<std::int64_t> parse_duration_us(std::string_view text) {
-  static constexpr Unit kUnits[] = {{"us", 1},       {"ms", 1000},        {"s", 1000000},
-                                    {"m", 60000000}, {"h", 3600000000LL}, {"d", 86400000000LL}};
+  static constexpr NamedUnit kUnits[] = {{"us", 1},       {"ms", 1000},        {"s", 1000000},
+                                         {"m", 60000000}, {"h", 3600000000LL}, {"d", 86400000000LL}};
   return parse_with_unit(text, kUnits);
 }
 

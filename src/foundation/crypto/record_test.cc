@@ -11,12 +11,12 @@
 namespace falaj::crypto {
 namespace {
 
-Key test_key(int n = 1) { return Key::from(Bytes(32, static_cast<std::byte>(n))); }
+Key record_key(int n = 1) { return Key::from(Bytes(32, static_cast<std::byte>(n))); }
 const Bytes kContext = to_bytes("view 7, entity 42");
 
 Bytes sealed_record(BytesView plain) {
   Bytes out;
-  RecordSealer(test_key()).seal_onto(out, kContext, plain);
+  RecordSealer(record_key()).seal_onto(out, kContext, plain);
   return out;
 }
 
@@ -27,8 +27,8 @@ std::string opened(RecordOpener& opener, BytesView context, BytesView sealed) {
 }
 
 TEST(Record, OpensWhatWasSealedManyTimesWithOneCipher) {
-  RecordSealer sealer(test_key());
-  RecordOpener opener(test_key());
+  RecordSealer sealer(record_key());
+  RecordOpener opener(record_key());
   for (const std::size_t size : {0UL, 1UL, 15UL, 16UL, 400UL, 70'000UL}) {
     const std::string plain(size, 'p');
     Bytes out = to_bytes("before");
@@ -41,7 +41,7 @@ TEST(Record, OpensWhatWasSealedManyTimesWithOneCipher) {
 
 // A record made by an independent implementation (Python's cryptography).
 TEST(Record, IsPlainAesGcm) {
-  RecordOpener opener(test_key());
+  RecordOpener opener(record_key());
   EXPECT_EQ(
       opened(opener, as_bytes("context"),
              from_hex("000102030405060708090a0bda86e74957de691fde0c82a5541cbac6dd3f8ce12c8504b483d0b080e59446f2cf")),
@@ -50,7 +50,7 @@ TEST(Record, IsPlainAesGcm) {
 
 TEST(Record, NoBitMayChangeAndTheOpenerGoesOn) {
   const Bytes sealed = sealed_record(as_bytes("values"));
-  RecordOpener opener(test_key());
+  RecordOpener opener(record_key());
   for (std::size_t bit = 0; bit < sealed.size() * 8; ++bit) {
     Bytes changed = sealed;
     changed[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
@@ -60,7 +60,7 @@ TEST(Record, NoBitMayChangeAndTheOpenerGoesOn) {
     EXPECT_ERROR(opened(opener, kContext, BytesView(sealed).first(size)), Code::corrupt);
   EXPECT_ERROR(opened(opener, as_bytes("view 7, entity 43"), sealed), Code::corrupt);
   EXPECT_ERROR(opened(opener, {}, sealed), Code::corrupt);
-  RecordOpener other(test_key(2));
+  RecordOpener other(record_key(2));
   EXPECT_ERROR(opened(other, kContext, sealed), Code::corrupt);
   EXPECT_EQ(opened(opener, kContext, sealed), "values");
 }
@@ -68,7 +68,7 @@ TEST(Record, NoBitMayChangeAndTheOpenerGoesOn) {
 TEST(Record, NoncesCountUpFromAPlaceDrawnForEachSealer) {
   std::set<std::string> nonces, places;
   for (int s = 0; s < 50; ++s) {
-    RecordSealer sealer(test_key());
+    RecordSealer sealer(record_key());
     for (int i = 0; i < 300; ++i) {
       Bytes out;
       sealer.seal_onto(out, {}, {});

@@ -18,7 +18,7 @@
 namespace falaj::net {
 namespace {
 
-Admission echo(const Head& head) {
+Admission echo_body(const Head& head) {
   if (head.path == "/redirect") {
     Admission admission;
     admission.refusal = text_response(302, "");
@@ -35,7 +35,7 @@ Admission echo(const Head& head) {
 }
 
 struct ClientTest : testing::Test {
-  ClientTest() { test.service.on_admit = echo; }
+  ClientTest() { test.service.on_admit = echo_body; }
   std::string url(const std::string& path) const { return "http://127.0.0.1:" + std::to_string(test.port()) + path; }
   ClientRequest ask(Method method, const std::string& path, std::string body = "") const {
     ClientRequest request;
@@ -215,7 +215,7 @@ TEST_F(OutgoingTest, ConnectsToTheCheckedAddressOnly) {
   ServerLimits limits;
   limits.host_names = {"rebound.example"};
   TestServer named(limits);
-  named.service.on_admit = echo;
+  named.service.on_admit = echo_body;
   rules.plain_http = rules.local_addresses = true;
   Client allowed(ClientOptions{}, rules, resolver);
   ClientRequest request;

@@ -26,7 +26,7 @@ constexpr bool kMemoryIsOurs = true;
 
 constexpr std::uint64_t kMany = 256 << 20;
 
-std::string get(const std::string& path) { return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n"; }
+std::string get_request(const std::string& path) { return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n"; }
 
 // The largest resident set seen since it was made, above what there was then.
 class Growth {
@@ -94,7 +94,7 @@ TEST(ServerLoad, GivesLongBodiesInConstantMemory) {
   };
   for (const std::string path : {"/sized", "/chunked"}) {
     auto c = test.connect();
-    c.send(get(path));
+    c.send(get_request(path));
     std::uint64_t got = 0;
     for (std::string piece = " "; got < kMany && !piece.empty();
          got += static_cast<std::uint64_t>(std::count(piece.begin(), piece.end(), 'y')))
@@ -120,9 +120,9 @@ TEST(ServerLoad, ASlowReaderHoldsBackTheSource) {
     });
   };
   auto slow = test.connect();
-  slow.send(get("/endless"));
+  slow.send(get_request("/endless"));
   auto other = test.connect();  // served although the first never reads
-  other.send(get("/endless"));
+  other.send(get_request("/endless"));
   std::uint64_t got = 0;
   while (got < kMany) got += other.read_some(1 << 20).size();
   EXPECT_LT(made - got, 32 << 20) << "what the kernel's buffers and two pieces each hold, no more";
@@ -148,7 +148,7 @@ TEST(ServerLoad, ASourceThatBreaksEndsTheConnectionShort) {
   };
   for (const std::string path : {"/chunked", "/throws", "/short", "/long"}) {
     auto c = test.connect();
-    EXPECT_EQ(c.ask(get(path)).status, 0) << path << ": must not look complete";
+    EXPECT_EQ(c.ask(get_request(path)).status, 0) << path << ": must not look complete";
   }
 }
 
@@ -214,15 +214,15 @@ TEST(ServerLoad, ServesBeside5000IdleConnections) {
       "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n" + std::string(200'000, 'x');
   for (std::size_t i = 0; i < kIdle; ++i) {
     idle.push_back(test.connect());
-    if (i % 3 == 0) idle.back().send("GET / HT");  // a head that never ends
-    if (i % 3 == 1) idle.back().ask(get("/"));     // between requests
-    if (i % 15 == 2) idle.back().ask(big);         // after a request that took memory
+    if (i % 3 == 0) idle.back().send("GET / HT");       // a head that never ends
+    if (i % 3 == 1) idle.back().ask(get_request("/"));  // between requests
+    if (i % 15 == 2) idle.back().ask(big);              // after a request that took memory
   }
   std::atomic<int> right{0};
   std::vector<std::thread> honest;
   for (int t = 0; t < 4; ++t)
     honest.emplace_back([&] {
-      for (int i = 0; i < 250; ++i) right += test.connect().ask(get("/")).status == 200;
+      for (int i = 0; i < 250; ++i) right += test.connect().ask(get_request("/")).status == 200;
     });
   for (auto& thread : honest) thread.join();
   EXPECT_EQ(right, 1000);

@@ -7,7 +7,7 @@
 namespace falaj::backup {
 namespace {
 
-constexpr std::string_view kPassphrase = "correct horse battery";
+constexpr std::string_view kSecret = "correct horse battery";
 constexpr crypto::PasswordCost kCheap{8192, 1};
 constexpr std::size_t kHeadBytes = 15 + 16 + 8 + 4;
 
@@ -16,14 +16,14 @@ using Items = std::vector<ArchiveReader::Item>;
 Bytes write(const Items& items) {
   Bytes file;
   ArchiveWriter writer(
-      kPassphrase, [&](BytesView piece) { file.insert(file.end(), piece.begin(), piece.end()); }, kCheap);
+      kSecret, [&](BytesView piece) { file.insert(file.end(), piece.begin(), piece.end()); }, kCheap);
   for (const auto& item : items) writer.add(item.part, item.bytes);
   writer.finish();
   return file;
 }
 
 // Gives at most `most` bytes at a time.
-ArchiveReader::Source source_of(BytesView file, std::size_t most = 1 << 20) {
+ArchiveReader::Source pieces_of(BytesView file, std::size_t most = 1 << 20) {
   return [file, most](std::span<std::byte> out) mutable {
     const std::size_t n = std::min({out.size(), file.size(), most});
     std::copy_n(file.begin(), n, out.begin());
@@ -32,8 +32,8 @@ ArchiveReader::Source source_of(BytesView file, std::size_t most = 1 << 20) {
   };
 }
 
-Items read(BytesView file, std::size_t most = 1 << 20, std::string_view passphrase = kPassphrase) {
-  ArchiveReader reader(passphrase, source_of(file, most));
+Items read(BytesView file, std::size_t most = 1 << 20, std::string_view passphrase = kSecret) {
+  ArchiveReader reader(passphrase, pieces_of(file, most));
   Items items;
   while (auto item = reader.next()) items.push_back(std::move(*item));
   return items;

@@ -12,7 +12,7 @@ namespace falaj::iam {
 namespace {
 
 Principal ada(std::vector<std::string> groups = {}) { return {Principal::Kind::user, "ada", "", std::move(groups)}; }
-const Scope kFlights = Scope::parse("/t/acme/p/flights");
+const Scope kProject = Scope::parse("/t/acme/p/flights");
 const Scope kBlob = Scope::parse("/t/acme/p/flights/blob/raw/2024.parquet");
 
 bool allows(const Policy& policy, const Principal& who, std::string_view action, const Scope& resource) {
@@ -39,10 +39,10 @@ TEST(Scope, ReadsItsPartsAndItsChain) {
 
 TEST(Scope, ContainsOnlyWhatIsBelowIt) {
   EXPECT_TRUE(Scope().contains(kBlob));
-  EXPECT_TRUE(kFlights.contains(kFlights));
-  EXPECT_FALSE(kBlob.contains(kFlights));
+  EXPECT_TRUE(kProject.contains(kProject));
+  EXPECT_FALSE(kBlob.contains(kProject));
   EXPECT_FALSE(Scope::parse("/t/ac").contains(Scope::parse("/t/acme")));
-  EXPECT_FALSE(Scope::parse("/t/acme/p/f").contains(kFlights));
+  EXPECT_FALSE(Scope::parse("/t/acme/p/f").contains(kProject));
   // A thing is not the parent of another whose name begins alike.
   EXPECT_FALSE(Scope::parse("/t/acme/p/flights/blob/raw").contains(kBlob));
 }
@@ -91,13 +91,13 @@ TEST(Policy, DeniesByDefaultAndSaysWhy) {
   const Policy policy({}, {});
   const auto d = decide(policy, ada(), "blob.read", kBlob);
   EXPECT_FALSE(d.allowed);
-  EXPECT_EQ(explain(d, ada(), "blob.read", kFlights), "no role grants blob.read on /t/acme/p/flights to user/ada");
+  EXPECT_EQ(explain(d, ada(), "blob.read", kProject), "no role grants blob.read on /t/acme/p/flights to user/ada");
 }
 
 TEST(Policy, NamesTheBindingThatAllowed) {
   const Policy policy({}, {{"all-read", "viewer", {"user/ada"}, Scope::of_tenant("acme")}});
-  const auto d = decide(policy, ada(), "blob.read", kFlights);
-  EXPECT_EQ(explain(d, ada(), "blob.read", kFlights),
+  const auto d = decide(policy, ada(), "blob.read", kProject);
+  EXPECT_EQ(explain(d, ada(), "blob.read", kProject),
             "role viewer (binding all-read at /t/acme) allows blob.read on /t/acme/p/flights to user/ada");
   EXPECT_FALSE(allows(policy, ada(), "blob.read", Scope::parse("/t/other/p/flights")));
   EXPECT_FALSE(allows(policy, ada(), "blob.read", Scope()));
@@ -106,7 +106,7 @@ TEST(Policy, NamesTheBindingThatAllowed) {
 TEST(Policy, AForbidAboveWinsOverAnAllowBelow) {
   const std::vector<Role> roles = {{"no-delete", {{Effect::forbid, {"*.delete"}, {}, {"*"}}}}};
   const Policy policy(roles,
-                      {{"mine", "admin", {"user/ada"}, kFlights}, {"freeze", "no-delete", {"group/acme/ml"}, Scope()}});
+                      {{"mine", "admin", {"user/ada"}, kProject}, {"freeze", "no-delete", {"group/acme/ml"}, Scope()}});
   EXPECT_TRUE(allows(policy, ada(), "blob.delete", kBlob));
   const auto d = decide(policy, ada({"group/acme/ml"}), "blob.delete", kBlob);
   EXPECT_FALSE(d.allowed);
@@ -115,7 +115,7 @@ TEST(Policy, AForbidAboveWinsOverAnAllowBelow) {
 }
 
 TEST(Policy, ABindingToAMissingRoleDeniesRatherThanGuesses) {
-  const Policy policy({}, {{"all", "admin", {"user/ada"}, Scope()}, {"lost", "gone", {"user/ada"}, kFlights}});
+  const Policy policy({}, {{"all", "admin", {"user/ada"}, Scope()}, {"lost", "gone", {"user/ada"}, kProject}});
   EXPECT_FALSE(allows(policy, ada(), "blob.read", kBlob));
   EXPECT_TRUE(allows(policy, ada(), "blob.read", Scope::of_tenant("acme")));
 }
@@ -144,13 +144,13 @@ TEST(Policy, BuiltInRolesAreWhatTheirNamesSay) {
                                                    {"auditor", row.auditor},
                                                    {"admin", row.admin}};
     for (const auto& [role, allowed] : wanted)
-      EXPECT_EQ(allows(Policy({}, {{"b", role, {"user/ada"}, Scope()}}), ada(), row.action, kFlights), allowed)
+      EXPECT_EQ(allows(Policy({}, {{"b", role, {"user/ada"}, Scope()}}), ada(), row.action, kProject), allowed)
           << role << " " << row.action;
   }
 }
 
 TEST(Restriction, NarrowsButNeverWidens) {
-  const std::vector<Restriction> only_read = {{{"*.read"}, kFlights}};
+  const std::vector<Restriction> only_read = {{{"*.read"}, kProject}};
   EXPECT_TRUE(admits({}, "blob.delete", Scope()));
   EXPECT_TRUE(admits(only_read, "blob.read", kBlob));
   EXPECT_FALSE(admits(only_read, "blob.write", kBlob));

@@ -10,7 +10,7 @@
 namespace falaj::iam {
 namespace {
 
-constexpr std::int64_t kSecond = 1'000'000;
+constexpr std::int64_t kSecondUs = 1'000'000;
 
 TEST(Rate, LetsABurstThroughThenTheAverage) {
   const Rate rate{2, 3};
@@ -18,9 +18,9 @@ TEST(Rate, LetsABurstThroughThenTheAverage) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(take(bucket, rate, 0).admitted);
   const auto refused = take(bucket, rate, 0);
   EXPECT_FALSE(refused.admitted);
-  EXPECT_EQ(refused.retry_after_us, kSecond / 2);
-  EXPECT_FALSE(take(bucket, rate, kSecond / 2 - 1).admitted);
-  EXPECT_TRUE(take(bucket, rate, kSecond / 2).admitted);
+  EXPECT_EQ(refused.retry_after_us, kSecondUs / 2);
+  EXPECT_FALSE(take(bucket, rate, kSecondUs / 2 - 1).admitted);
+  EXPECT_TRUE(take(bucket, rate, kSecondUs / 2).admitted);
 }
 
 TEST(Rate, NeverAdmitsMoreThanItPromises) {
@@ -43,32 +43,32 @@ TEST(Rate, NeverAdmitsMoreThanItPromises) {
 TEST(Rate, TheHintIsLongEnoughAndAClockGoneBackRefillsNothing) {
   const Rate rate{3, 5};
   Bucket bucket;
-  while (take(bucket, rate, kSecond).admitted) {
+  while (take(bucket, rate, kSecondUs).admitted) {
   }
   EXPECT_FALSE(take(bucket, rate, 0).admitted);
-  EXPECT_TRUE(take(bucket, rate, kSecond + take(bucket, rate, kSecond).retry_after_us).admitted);
-  EXPECT_EQ(take(bucket, rate, kSecond, 6).retry_after_us, -1);
+  EXPECT_TRUE(take(bucket, rate, kSecondUs + take(bucket, rate, kSecondUs).retry_after_us).admitted);
+  EXPECT_EQ(take(bucket, rate, kSecondUs, 6).retry_after_us, -1);
 }
 
 TEST(Throttle, SlowsDownFromTheFifthFailure) {
   Throttle throttle;
   std::int64_t now = 0;
   for (int i = 0; i < 5; ++i) EXPECT_EQ(throttle.begin("ada", now), 0);
-  EXPECT_EQ(throttle.begin("ada", now), kSecond);
-  now += kSecond;
+  EXPECT_EQ(throttle.begin("ada", now), kSecondUs);
+  now += kSecondUs;
   EXPECT_EQ(throttle.begin("ada", now), 0);
-  EXPECT_EQ(throttle.begin("ada", now), 2 * kSecond);
+  EXPECT_EQ(throttle.begin("ada", now), 2 * kSecondUs);
   EXPECT_EQ(throttle.begin("bob", now), 0);
   throttle.succeeded("ada");
   EXPECT_EQ(throttle.begin("ada", now), 0);
   EXPECT_EQ(delay_after_us(4), 0);
-  EXPECT_EQ(delay_after_us(1'000), 15 * 60 * kSecond);
+  EXPECT_EQ(delay_after_us(1'000), 15 * 60 * kSecondUs);
 }
 
 TEST(Throttle, IsBoundedAndForgetsTheLeastGuiltyFirst) {
   Throttle throttle(3);
-  for (int i = 0; i < 8; ++i) throttle.begin("attacked", i * 100 * kSecond);
-  const std::int64_t now = 7 * 100 * kSecond;
+  for (int i = 0; i < 8; ++i) throttle.begin("attacked", i * 100 * kSecondUs);
+  const std::int64_t now = 7 * 100 * kSecondUs;
   for (int i = 0; i < 100; ++i) throttle.begin("account" + std::to_string(i), now);
   EXPECT_GT(throttle.begin("attacked", now), 0);
 }

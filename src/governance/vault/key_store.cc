@@ -15,7 +15,7 @@ using crypto::KeyKind;
 using crypto::KeyRecord;
 using crypto::KeyState;
 
-constexpr sql::Migration kMigrations[] = {
+constexpr sql::Migration kKeyMigrations[] = {
     {1, "keys",
      "CREATE TABLE vault_key (kind BIGINT NOT NULL, zone TEXT NOT NULL, tenant TEXT NOT NULL, version BIGINT NOT NULL, "
      "state BIGINT NOT NULL, wrapped BYTEA NOT NULL, PRIMARY KEY (kind, zone, tenant, version))"},
@@ -63,7 +63,7 @@ class ZoneKeys final : public blob::Keys {
 
 }  // namespace
 
-std::span<const sql::Migration> KeyStore::migrations() { return kMigrations; }
+std::span<const sql::Migration> KeyStore::migrations() { return kKeyMigrations; }
 
 std::vector<KeyRecord> KeyStore::load(sql::Reader& reader) {
   return reader.all("SELECT kind, zone, tenant, version, state, wrapped FROM vault_key", {}, [](const sql::Row& row) {

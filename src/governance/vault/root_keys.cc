@@ -18,7 +18,7 @@ constexpr std::size_t kPassphraseSaltBytes = 16;
 // What an altered file may make the key derivation take.
 constexpr std::uint64_t kMemoryBytesMin = 8192, kMemoryBytesMax = std::uint64_t{1} << 30;
 constexpr std::uint32_t kPassesMax = 64;
-enum class Lock : std::uint8_t { none = 0, passphrase = 1 };
+enum class KeyLock : std::uint8_t { none = 0, passphrase = 1 };
 
 }  // namespace
 
@@ -62,8 +62,8 @@ RootKeys RootKeys::open(sys::Files& files, const std::string& name, std::optiona
   const Bytes text = files.read_all(name, kFileBytesMax);
   ByteReader in(text);
   if (as_text(in.raw(kMagic.size())) != kMagic) throw Error(Code::corrupt, "root key file: not one of ours");
-  const auto lock = static_cast<Lock>(in.u8());
-  if (lock == Lock::none) {
+  const auto lock = static_cast<KeyLock>(in.u8());
+  if (lock == KeyLock::none) {
     const auto plain = in.blob();
     const auto before = BytesView(text).first(text.size() - in.left());
     const auto sum = in.raw(sizeof(Digest));
@@ -75,7 +75,7 @@ RootKeys RootKeys::open(sys::Files& files, const std::string& name, std::optiona
     if (passphrase) keys.save(files, name, passphrase, cost);  // a passphrase that was set later locks it from now on
     return keys;
   }
-  if (lock != Lock::passphrase) throw Error(Code::corrupt, "root key file: unknown kind of lock");
+  if (lock != KeyLock::passphrase) throw Error(Code::corrupt, "root key file: unknown kind of lock");
   if (!passphrase) throw Error(Code::denied, "the root key is locked by a passphrase: set keys.passphrase");
   const auto salt = in.raw(kPassphraseSaltBytes);
   const crypto::PasswordCost stored{in.u64(), in.u32()};
@@ -100,13 +100,13 @@ void RootKeys::save(sys::Files& files, const std::string& name, std::optional<st
   ByteWriter out;
   out.raw(as_bytes(kMagic));
   if (!passphrase) {
-    out.u8(static_cast<std::uint8_t>(Lock::none));
+    out.u8(static_cast<std::uint8_t>(KeyLock::none));
     out.blob(encode());
     out.raw(crypto::sha256(out.bytes()).view());
   } else {
     const auto salt = crypto::Key::random();
     const auto salt_bytes = salt.view().first(kPassphraseSaltBytes);
-    out.u8(static_cast<std::uint8_t>(Lock::passphrase));
+    out.u8(static_cast<std::uint8_t>(KeyLock::passphrase));
     out.raw(salt_bytes);
     out.u64(cost.memory_bytes);
     out.u32(cost.passes);

@@ -42,8 +42,8 @@ void check_rule(const RuleSpec& rule, const table::Schema& schema, const std::st
     fault("column", fmt::format("'{}' is not a timestamp or date", rule.column));
 }
 
-void check(const resource::World& world, const resource::Metadata& metadata, const ExpectationSpec& spec,
-           Faults& faults) {
+void check_expectation(const resource::World& world, const resource::Metadata& metadata, const ExpectationSpec& spec,
+                       Faults& faults) {
   const auto dataset = world.spec({"Dataset", metadata.tenant, metadata.project, spec.dataset});
   if (!dataset) return;  // said by the reference
   const auto schema = decode<DatasetSpec>(*dataset, "reading a dataset's spec").schema();
@@ -63,7 +63,7 @@ resource::Kind expectation_kind() {
                                                                "expectations",
                                                                "What must hold of rows that come into a dataset.",
                                                                {.project = true},
-                                                               check,
+                                                               check_expectation,
                                                                refers_to,
                                                                {}});
 }

@@ -16,7 +16,7 @@ namespace falaj::models {
 
 namespace {
 
-struct Row {
+struct PromotionRow {
   std::int64_t model = 0;
   Promotion promotion;
 };
@@ -27,8 +27,8 @@ PromotionState parse_state(std::string_view text) {
                               : PromotionState::pending;
 }
 
-Row read_promotion(const sql::Row& row) {
-  Row out;
+PromotionRow read_promotion(const sql::Row& row) {
+  PromotionRow out;
   auto& p = out.promotion;
   p.id = row.integer(0);
   out.model = row.integer(1);
@@ -47,7 +47,7 @@ Row read_promotion(const sql::Row& row) {
   return out;
 }
 
-Row need_promotion(sql::Reader& r, const Where& where, std::int64_t id) {
+PromotionRow need_promotion(sql::Reader& r, const Where& where, std::int64_t id) {
   auto found = r.first(
       "SELECT p.id, p.model, m.name, p.alias, p.version, p.replaced, p.state, p.asked_us, p.asked_by, p.why,"
       " p.evidence, p.decided_us, p.decided_by, p.decision FROM models_promotion p JOIN models_model m ON m.id ="

@@ -11,20 +11,20 @@ namespace {
 
 const std::string kRun = "0123456789abcdef0123456789abcdef";
 const std::string kModel = "m-" + kRun;
-using Kind = Source::Kind;
+using SourceKind = Source::Kind;
 
 TEST(Sources, AreArtifactsOfThePlatform) {
   const std::pair<std::string, Source> good[] = {
-      {"mlflow-artifacts:/3/" + kRun + "/artifacts", {Kind::run, kRun, 3, 0, ""}},
-      {"mlflow-artifacts:/3/" + kRun + "/artifacts/a/b c", {Kind::run, kRun, 3, 0, "a/b c"}},
-      {"mlflow-artifacts:/3/" + kRun + "/artifacts/a/", {Kind::run, kRun, 3, 0, "a"}},
-      {"mlflow-artifacts:/3/models/" + kModel + "/artifacts", {Kind::logged_model, kModel, 3, 0, ""}},
-      {"mlflow-artifacts:/3/models/" + kModel + "/artifacts/x", {Kind::logged_model, kModel, 3, 0, "x"}},
-      {"runs:/" + kRun + "/model", {Kind::run, kRun, {}, 0, "model"}},
-      {"runs:/" + kRun, {Kind::run, kRun, {}, 0, ""}},
-      {"models:/" + kModel, {Kind::logged_model, kModel, {}, 0, ""}},
-      {"models:/delay/12", {Kind::version, "delay", {}, 12, ""}},
-      {"models:/" + kModel + "/2", {Kind::version, kModel, {}, 2, ""}},
+      {"mlflow-artifacts:/3/" + kRun + "/artifacts", {SourceKind::run, kRun, 3, 0, ""}},
+      {"mlflow-artifacts:/3/" + kRun + "/artifacts/a/b c", {SourceKind::run, kRun, 3, 0, "a/b c"}},
+      {"mlflow-artifacts:/3/" + kRun + "/artifacts/a/", {SourceKind::run, kRun, 3, 0, "a"}},
+      {"mlflow-artifacts:/3/models/" + kModel + "/artifacts", {SourceKind::logged_model, kModel, 3, 0, ""}},
+      {"mlflow-artifacts:/3/models/" + kModel + "/artifacts/x", {SourceKind::logged_model, kModel, 3, 0, "x"}},
+      {"runs:/" + kRun + "/model", {SourceKind::run, kRun, {}, 0, "model"}},
+      {"runs:/" + kRun, {SourceKind::run, kRun, {}, 0, ""}},
+      {"models:/" + kModel, {SourceKind::logged_model, kModel, {}, 0, ""}},
+      {"models:/delay/12", {SourceKind::version, "delay", {}, 12, ""}},
+      {"models:/" + kModel + "/2", {SourceKind::version, kModel, {}, 2, ""}},
   };
   for (const auto& [text, wanted] : good) EXPECT_EQ(parse_source(text), wanted) << text;
 }

@@ -17,13 +17,13 @@ namespace falaj::models {
 
 namespace {
 
-struct Row {
+struct WebhookRow {
   std::int64_t id = 0;
   Webhook webhook;
 };
 
-Row read_webhook(const sql::Row& row) {
-  Row out;
+WebhookRow read_webhook(const sql::Row& row) {
+  WebhookRow out;
   out.id = row.integer(0);
   auto& webhook = out.webhook;
   webhook.id = row.text(1);
@@ -38,7 +38,7 @@ Row read_webhook(const sql::Row& row) {
   return out;
 }
 
-Row need_webhook(sql::Reader& r, const Where& where, const std::string& id) {
+WebhookRow need_webhook(sql::Reader& r, const Where& where, const std::string& id) {
   auto found = r.first(
       "SELECT id, webhook_id, name, description, url, events, active, secret, created_ms, updated_ms"
       " FROM models_webhook WHERE webhook_id = ? AND tenant = ? AND project = ?",
@@ -86,14 +86,15 @@ std::string resource_of_webhook(const Where& where, const std::string& id) {
 
 Bytes header_of(std::int64_t row) { return to_bytes(fmt::format("webhook secret {}", row)); }
 
-DeliveryState parse_state(std::string_view text) {
+DeliveryState parse_delivery_state(std::string_view text) {
   return text == "done" ? DeliveryState::done : text == "dead" ? DeliveryState::dead : DeliveryState::waiting;
 }
 
 Delivery read_delivery(const sql::Row& row) {
-  return {std::string(row.text(0)), std::string(row.text(1)), std::string(row.text(2)),
-          parse_state(row.text(3)), row.integer(4),           row.integer(5),
-          row.integer(6),           row.integer(7),           std::string(row.text(8))};
+  return {
+      std::string(row.text(0)), std::string(row.text(1)), std::string(row.text(2)), parse_delivery_state(row.text(3)),
+      row.integer(4),           row.integer(5),           row.integer(6),           row.integer(7),
+      std::string(row.text(8))};
 }
 
 }  // namespace

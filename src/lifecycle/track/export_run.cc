@@ -91,7 +91,7 @@ namespace falaj::track {
 
 namespace {
 
-constexpr std::size_t kPieceBytes = 64 * 1024, kLineBytesMax = 128;
+constexpr std::size_t kTextPieceBytes = 64 * 1024, kLineBytesMax = 128;
 constexpr std::uint64_t kPlainNan = 0x7ff8000000000000;
 
 void check(const ExportedRun& run) {
@@ -204,7 +204,7 @@ std::optional<std::string_view> PointsReader::line() {
     text_.erase(0, at_);
     at_ = 0;
     const auto had = text_.size();
-    text_.resize(had + kPieceBytes);
+    text_.resize(had + kTextPieceBytes);
     const auto n = source_(std::as_writable_bytes(std::span(text_)).subspan(had));
     text_.resize(had + n);
     if (n > 0) continue;

@@ -26,7 +26,7 @@ constexpr std::size_t kPaxBytesMax = 8192, kSlackBytesMax = 64 * 1024;
 
 using Block = std::array<std::byte, kTarBlockBytes>;
 
-[[noreturn]] void refuse(std::string_view why) {
+[[noreturn]] void refuse_archive(std::string_view why) {
   throw Error(Code::invalid, fmt::format("not an export of runs: {}", why));
 }
 
@@ -45,10 +45,10 @@ std::string_view field(const Block& block, Place place) {
 
 std::uint64_t octal(const Block& block, Place place) {
   const auto text = trim(field(block, place));
-  if (text.empty()) refuse("a header without a number");
+  if (text.empty()) refuse_archive("a header without a number");
   std::uint64_t value = 0;
   for (const char c : text) {
-    if (c < '0' || c > '7' || value > kOctalMax) refuse("a header with a bad number");
+    if (c < '0' || c > '7' || value > kOctalMax) refuse_archive("a header with a bad number");
     value = value * 8 + static_cast<std::uint64_t>(c - '0');
   }
   return value;
@@ -109,18 +109,18 @@ Pax parse_pax(std::string_view text) {
     const auto length = parse_int(text.substr(0, space));
     if (space == std::string_view::npos || !length || *length < static_cast<std::int64_t>(space) + 4 ||
         *length > static_cast<std::int64_t>(text.size()))
-      refuse("a damaged pax header");
+      refuse_archive("a damaged pax header");
     const auto record = text.substr(space + 1, static_cast<std::size_t>(*length) - space - 1);
     text.remove_prefix(static_cast<std::size_t>(*length));
     const auto equals = record.find('=');
-    if (equals == std::string_view::npos || !record.ends_with('\n')) refuse("a damaged pax header");
+    if (equals == std::string_view::npos || !record.ends_with('\n')) refuse_archive("a damaged pax header");
     const auto key = record.substr(0, equals), value = record.substr(equals + 1, record.size() - equals - 2);
     if (key == "path" && !out.path) {
       out.path = value;
     } else if (const auto size = parse_int(value); key == "size" && !out.size && size && *size >= 0) {
       out.size = static_cast<std::uint64_t>(*size);
     } else {
-      refuse(fmt::format("a pax header with '{}'", key.substr(0, 40)));
+      refuse_archive(fmt::format("a pax header with '{}'", key.substr(0, 40)));
     }
   }
   return out;
@@ -155,7 +155,7 @@ std::uint64_t tar_bytes(const TarMember& member) {
 void TarReader::fill(std::span<std::byte> out) {
   while (!out.empty()) {
     const auto n = source_(out);
-    if (n == 0) refuse("the file ends too early");
+    if (n == 0) refuse_archive("the file ends too early");
     out = out.subspan(n);
   }
 }
@@ -164,8 +164,8 @@ TarReader::Header TarReader::header() {
   Block block;
   fill(block);
   if (std::all_of(block.begin(), block.end(), [](std::byte b) { return b == std::byte{0}; })) return {};
-  if (octal(block, kChecksum) != checksum(block)) refuse("a header's checksum is wrong");
-  if (!field(block, kPrefix).empty()) refuse("a header with a prefix");
+  if (octal(block, kChecksum) != checksum(block)) refuse_archive("a header's checksum is wrong");
+  if (!field(block, kPrefix).empty()) refuse_archive("a header with a prefix");
   const char type = std::to_integer<char>(block[kType.at]);
   return {type == '\0' ? '0' : type, {std::string(field(block, kName)), octal(block, kSize)}};
 }
@@ -181,7 +181,7 @@ std::optional<TarMember> TarReader::next() {
     return std::nullopt;
   }
   if (found.type == 'x') {
-    if (found.member.bytes > kPaxBytesMax) refuse("a pax header that is too long");
+    if (found.member.bytes > kPaxBytesMax) refuse_archive("a pax header that is too long");
     std::string text(found.member.bytes, '\0');
     fill(std::as_writable_bytes(std::span(text)));
     fill(std::span(zeros).first(tar_padding(text.size())));
@@ -190,7 +190,7 @@ std::optional<TarMember> TarReader::next() {
     if (pax.path) found.member.name = *pax.path;
     if (pax.size) found.member.bytes = *pax.size;
   }
-  if (found.type != '0') refuse(fmt::format("'{}' is not a plain file", found.member.name.substr(0, 200)));
+  if (found.type != '0') refuse_archive(fmt::format("'{}' is not a plain file", found.member.name.substr(0, 200)));
   left_ = found.member.bytes;
   padding_ = tar_padding(left_);
   return std::move(found.member);
@@ -199,14 +199,14 @@ std::optional<TarMember> TarReader::next() {
 std::size_t TarReader::read(std::span<std::byte> out) {
   if (left_ == 0 || out.empty()) return 0;
   const auto n = source_(out.first(static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), left_))));
-  if (n == 0) refuse("the file ends too early");
+  if (n == 0) refuse_archive("the file ends too early");
   left_ -= n;
   return n;
 }
 
 std::string TarReader::read_all(const TarMember& member, std::size_t bytes_max) {
   if (member.bytes > bytes_max)
-    refuse(fmt::format("'{}' has {} bytes, more than {}", member.name.substr(0, 200), member.bytes, bytes_max));
+    refuse_archive(fmt::format("'{}' has {} bytes, more than {}", member.name.substr(0, 200), member.bytes, bytes_max));
   std::string text(static_cast<std::size_t>(member.bytes), '\0');
   auto rest = std::as_writable_bytes(std::span(text));
   while (!rest.empty()) rest = rest.subspan(read(rest));
@@ -221,9 +221,9 @@ void TarReader::expect_nothing_more() {
     slack += n;
     if (slack > kSlackBytesMax || std::any_of(piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(n),
                                               [](std::byte b) { return b != std::byte{0}; }))
-      refuse("something stands after its end");
+      refuse_archive("something stands after its end");
   }
-  if (slack < kTarBlockBytes) refuse("the file ends too early");
+  if (slack < kTarBlockBytes) refuse_archive("the file ends too early");
 }
 
 }  // namespace falaj::track

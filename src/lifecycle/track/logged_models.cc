@@ -61,7 +61,7 @@ void put_tags(sql::Writer& w, std::int64_t id, const std::vector<KeyValue>& tags
         {id, tag.key, tag.value});
 }
 
-void touch(sql::Writer& w, std::int64_t id, std::int64_t now_ms) {
+void touch_model(sql::Writer& w, std::int64_t id, std::int64_t now_ms) {
   w.execute("UPDATE track_model SET updated_ms = ? WHERE id = ?", {now_ms, id});
 }
 
@@ -141,7 +141,7 @@ LoggedModel LoggedModels::set_status(const Where& where, const std::string& mode
   return database_.write(act, [&](sql::Writer& w) {
     auto row = need_logged_model(w, where, model_id);
     w.execute("UPDATE track_model SET status = ? WHERE id = ?", {name(status), row.id});
-    touch(w, row.id, clock_.wall().count() / 1000);
+    touch_model(w, row.id, clock_.wall().count() / 1000);
     w.record({scope_of(where, "logged-model", model_id), crypto::sha256(name(row.model.status)),
               crypto::sha256(name(status))});
     return load_logged_model(w, need_logged_model(w, where, model_id));
@@ -152,7 +152,7 @@ void LoggedModels::remove(const Where& where, const std::string& model_id, const
   database_.write(act, [&](sql::Writer& w) {
     const auto row = need_logged_model(w, where, model_id);
     w.execute("UPDATE track_model SET stage = 'deleted' WHERE id = ?", {row.id});
-    touch(w, row.id, clock_.wall().count() / 1000);
+    touch_model(w, row.id, clock_.wall().count() / 1000);
     w.record({scope_of(where, "logged-model", model_id), crypto::sha256(row.model.name), {}});
   });
 }
@@ -163,7 +163,7 @@ void LoggedModels::set_tags(const Where& where, const std::string& model_id, con
   database_.write(act, [&](sql::Writer& w) {
     const auto row = need_logged_model(w, where, model_id);
     put_tags(w, row.id, tags);
-    touch(w, row.id, clock_.wall().count() / 1000);
+    touch_model(w, row.id, clock_.wall().count() / 1000);
     w.record({scope_of(where, "logged-model", model_id), {}, digest_of(tags)});
   });
 }
@@ -174,7 +174,7 @@ void LoggedModels::delete_tag(const Where& where, const std::string& model_id, c
     const auto row = need_logged_model(w, where, model_id);
     if (w.execute("DELETE FROM track_model_tag WHERE model = ? AND key = ?", {row.id, key}) == 0)
       throw Error(Code::not_found, fmt::format("no tag '{}' on model {}", shortened(key, 80), model_id));
-    touch(w, row.id, clock_.wall().count() / 1000);
+    touch_model(w, row.id, clock_.wall().count() / 1000);
     w.record({scope_of(where, "logged-model", model_id), crypto::sha256(key), {}});
   });
 }
@@ -185,7 +185,7 @@ void LoggedModels::log_params(const Where& where, const std::string& model_id, c
   database_.write(act, [&](sql::Writer& w) {
     const auto row = need_logged_model(w, where, model_id);
     put_params(w, row, params);
-    touch(w, row.id, clock_.wall().count() / 1000);
+    touch_model(w, row.id, clock_.wall().count() / 1000);
     w.record({scope_of(where, "logged-model", model_id), {}, digest_of(params)});
   });
 }

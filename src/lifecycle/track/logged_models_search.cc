@@ -14,7 +14,7 @@ namespace {
 
 using DatasetRef = SearchLoggedModels::DatasetRef;
 
-constexpr std::string_view kStatusPrefix = "LOGGED_MODEL_";
+constexpr std::string_view kStatusBegins = "LOGGED_MODEL_";
 
 bool is_of(const DatasetRef& dataset, std::string_view name, std::string_view digest) {
   return dataset.name == name && (dataset.digest.empty() || dataset.digest == digest);
@@ -108,7 +108,7 @@ class Candidates {
   // Clients write a status with and without its prefix.
   static Comparison without_prefix(Comparison comparison) {
     const auto strip = [](std::string& text) {
-      if (text.starts_with(kStatusPrefix)) text.erase(0, kStatusPrefix.size());
+      if (text.starts_with(kStatusBegins)) text.erase(0, kStatusBegins.size());
     };
     strip(comparison.text);
     for (auto& text : comparison.list) strip(text);
@@ -120,7 +120,7 @@ class Candidates {
     if (c.key == "model_id") return matches(c, model.model_id);
     if (c.key == "model_type") return matches(c, model.type);
     if (c.key == "source_run_id") return matches(c, model.source_run_id);
-    if (c.key == "status") return matches(without_prefix(c), name(model.status).substr(kStatusPrefix.size()));
+    if (c.key == "status") return matches(without_prefix(c), name(model.status).substr(kStatusBegins.size()));
     return matches(c, static_cast<double>(c.key == "creation_timestamp" ? model.created_ms : model.updated_ms));
   }
 

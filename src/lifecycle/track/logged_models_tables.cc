@@ -13,7 +13,7 @@ namespace falaj::track {
 
 namespace {
 
-constexpr sql::Migration kMigrations[] = {
+constexpr sql::Migration kModelMigrations[] = {
     {1, "track_models",
      "CREATE TABLE track_model(id BIGINT PRIMARY KEY, experiment BIGINT NOT NULL REFERENCES track_experiment(id),"
      " model_id TEXT NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL, source_run TEXT NOT NULL, status TEXT NOT NULL,"
@@ -61,7 +61,7 @@ LoggedModelRow read_model(const sql::Row& row) {
 
 }  // namespace
 
-std::span<const sql::Migration> LoggedModels::migrations() { return kMigrations; }
+std::span<const sql::Migration> LoggedModels::migrations() { return kModelMigrations; }
 
 bool is_model_id(std::string_view text) {
   return text.size() == 34 && text.starts_with("m-") &&

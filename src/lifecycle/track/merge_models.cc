@@ -13,7 +13,7 @@ namespace falaj::track {
 
 namespace {
 
-struct Missing {
+struct MissingModel {
   std::optional<std::int64_t> id;  // of the row that is here
   std::vector<KeyValue> params, tags;
   bool status = false, updated = false;
@@ -26,8 +26,8 @@ const std::string* find(const std::vector<KeyValue>& in, const std::string& key)
   return nullptr;
 }
 
-Missing missing_of(sql::Reader& reader, const Where& where, const ExportedLoggedModel& wanted) {
-  Missing out;
+MissingModel missing_of(sql::Reader& reader, const Where& where, const ExportedLoggedModel& wanted) {
+  MissingModel out;
   LoggedModel here;
   if (const auto row = find_logged_model_row(reader, where, wanted.model_id)) {
     out.id = row->id;

@@ -13,9 +13,6 @@
 namespace falaj::blob {
 namespace {
 
-const ZoneName kUae{"uae"};
-const TenantName kAcme{"acme"};
-
 crypto::Key key_of(std::uint32_t version) { return crypto::Key::from(Bytes(32, static_cast<std::byte>(version))); }
 BlockId id_of(Kind kind, std::uint8_t n = 1) { return {kUae, kAcme, kind, {{std::byte{n}}}}; }
 

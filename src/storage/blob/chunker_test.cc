@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "foundation/base/testing.h"
 #include "foundation/crypto/hash.h"
 #include "foundation/sys/random.h"
 #include "storage/blob/testing.h"
@@ -89,7 +90,7 @@ TEST(Chunker, ChangesOnlyTheChunksAroundAnEdit) {
   sys::SimRandom random(seed);
   const Bytes all = random_bytes(48 << 20, 4);
   const auto known = digests(cut(all));
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < repeats(8); ++round) {
     Bytes edited = all;
     const auto at = static_cast<std::ptrdiff_t>(random.below(all.size() - 100'000));
     const std::size_t size = 1 + random.below(100'000);

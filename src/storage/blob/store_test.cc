@@ -15,9 +15,7 @@
 namespace falaj::blob {
 namespace {
 
-const TenantName kAcme{"acme"}, kOther{"other"};
-const ZoneName kUae{"uae"}, kEu{"eu"};
-const Reader kReader{kAcme, kUae};
+const ZoneName kEu{"eu"};
 
 class StoreTest : public testing::Test {
  protected:

@@ -13,9 +13,6 @@
 namespace falaj::blob {
 namespace {
 
-const TenantName kAcme{"acme"}, kOther{"other"};
-const ZoneName kUae{"uae"};
-
 class Tampered : public testing::Test {
  protected:
   void SetUp() override {

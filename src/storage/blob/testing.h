@@ -14,6 +14,11 @@
 
 namespace falaj::blob {
 
+// Who and where, in the tests of this directory.
+inline const TenantName kAcme{"acme"}, kOther{"other"};
+inline const ZoneName kUae{"uae"};
+inline const Reader kReader{kAcme, kUae};
+
 // Keys that follow from the tenant's name. Every tenant exists; its newest version is 1 until rotated. Thread-safe.
 class FixedKeys final : public Keys {
  public:

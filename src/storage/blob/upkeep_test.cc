@@ -19,10 +19,6 @@ namespace {
 
 using std::chrono::hours;
 
-const TenantName kAcme{"acme"}, kOther{"other"};
-const ZoneName kUae{"uae"};
-const Reader kReader{kAcme, kUae};
-
 class Collecting : public testing::Test {
  protected:
   Address put(BytesView bytes) { return store_.put(kAcme, source_of(bytes)).info.address; }
@@ -267,7 +263,7 @@ TEST_F(Collecting, PutsAndCollectionsAtOnceLoseNothing) {
   std::atomic<int> broken{0};
   for (std::size_t t = 0; t < 3; ++t) {
     putters.emplace_back([&, t] {
-      for (std::size_t i = 0; i < 30; ++i) {
+      for (std::size_t i = 0; i < repeats(30U); ++i) {
         // A grace has passed only when the clock was moved twice in between: read while it cannot have.
         const auto before = clock_.now();
         const Address address = put(contents[(t + i) % contents.size()]);
@@ -288,7 +284,7 @@ TEST_F(Collecting, PutsAndCollectionsAtOnceLoseNothing) {
 TEST(CrashingStore, KeepsEveryAcknowledgedObject) {
   FixedKeys keys;
   Metrics metrics;
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+  for (std::uint64_t seed = 1; seed <= repeats(40U); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     sys::SimClock clock;
     sys::SimFiles files(clock, seed);
@@ -356,7 +352,7 @@ TEST(StoreModel, BehavesLikeAMapOfContents) {
     bool named = false;
   };
   std::map<Address, Known> model;
-  for (int step = 0; step < 400; ++step) {
+  for (int step = 0; step < repeats(400); ++step) {
     const auto pick = [&]() -> std::optional<Address> {
       if (model.empty()) return std::nullopt;
       return std::next(model.begin(), static_cast<long>(random.below(model.size())))->first;

@@ -17,7 +17,6 @@
 namespace falaj::sql {
 namespace {
 
-const Act kAct{"user/ada", "thing.put", "/t/acme/things", "r1"};
 constexpr Migration kThings[] = {
     {1, "things",
      "CREATE TABLE thing(id BIGINT PRIMARY KEY, name TEXT UNIQUE, size DOUBLE PRECISION, body BYTEA,"

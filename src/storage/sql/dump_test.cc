@@ -9,7 +9,6 @@
 namespace falaj::sql {
 namespace {
 
-const Act kAct{"user/ada", "thing.put", "/t/acme/things", ""};
 // Named so that the order of names is not the order of references.
 constexpr Migration kTables[] = {
     {1, "things",

@@ -15,7 +15,7 @@ namespace falaj::sql {
 
 namespace {
 
-constexpr std::size_t kStatementsKeptMax = 1024;
+constexpr std::size_t kPreparedMax = 1024;
 constexpr std::string_view kSavepoint = "SAVEPOINT w", kRelease = "RELEASE w";
 constexpr std::string_view kMark = "UPDATE commit_marker SET token = ?";
 
@@ -152,7 +152,7 @@ int PostgresqlConnection::send(std::string_view text, const WireParams& params) 
   };
   if (found == statements_.end() || !fits(found->second)) {
     // A parameter that was NULL the first time had its type guessed; a fresh statement takes the type it has now.
-    auto name = statements_.size() < kStatementsKeptMax ? fmt::format("s{}", ++named_) : std::string();
+    auto name = statements_.size() < kPreparedMax ? fmt::format("s{}", ++named_) : std::string();
     if (!PQsendPrepare(connection_, name.c_str(), numbered_parameters(text).c_str(), params.count(),
                        params.types().data()))
       gone();
@@ -268,7 +268,7 @@ void PostgresqlConnection::stream(std::string_view text, const EachRow& each) {
   run("CLOSE " + cursor, {}, nullptr);
 }
 
-Kind kind_of(std::string_view type) {
+Kind kind_of_type(std::string_view type) {
   if (type == "int8") return Kind::integer;
   if (type == "float8") return Kind::real;
   if (type == "text") return Kind::text;
@@ -285,7 +285,7 @@ std::vector<CatalogTable> PostgresqlConnection::catalog() {
   for (auto& t : tables) {
     const Param name[] = {std::string_view(t.table.name)};
     const EachRow column = [&](const Row& row) {
-      t.table.columns.push_back({std::string(row.text(0)), kind_of(row.text(1))});
+      t.table.columns.push_back({std::string(row.text(0)), kind_of_type(row.text(1))});
     };
     run("SELECT a.attname, y.typname FROM pg_attribute a JOIN pg_type y ON y.oid = a.atttypid"
         " WHERE a.attrelid = quote_ident(?)::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",

@@ -17,8 +17,7 @@
 namespace falaj::sql {
 namespace {
 
-const Act kAct{"user/ada", "thing.put", "/t/acme/things", ""};
-constexpr Migration kThing[] = {{1, "things", "CREATE TABLE thing(id BIGINT PRIMARY KEY)"}};
+constexpr Migration kIds[] = {{1, "things", "CREATE TABLE thing(id BIGINT PRIMARY KEY)"}};
 
 TEST(PostgresqlText, NumbersParametersOutsideQuotesAndComments) {
   EXPECT_EQ(numbered_parameters("a = ? AND b = '?' AND \"c?\" = ? -- why?\n AND d = ?"),
@@ -45,7 +44,7 @@ class Postgresql : public testing::Test {
     if (std::find(have.begin(), have.end(), "postgresql") == have.end()) GTEST_SKIP() << "no PostgreSQL server here";
     scratch = make_scratch("postgresql");
     db = scratch->open(metrics);
-    db->migrate(kThing);
+    db->migrate(kIds);
   }
   std::set<std::int64_t> stored() {
     std::set<std::int64_t> ids;

@@ -23,7 +23,6 @@
 namespace falaj::sql {
 namespace {
 
-const Act kAct{"user/ada", "thing.put", "/t/acme/things", ""};
 constexpr Migration kThing[] = {{1, "things", "CREATE TABLE thing(id BIGINT PRIMARY KEY, body BYTEA)"}};
 
 // One test of this program as a process of its own, its output beside the database.

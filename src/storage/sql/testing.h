@@ -15,6 +15,8 @@
 
 namespace falaj::sql {
 
+inline const Act kAct{"user/ada", "thing.put", "/t/acme/things", "r1"};  // for those to whom it does not matter
+
 // An empty place for one database, gone with this object. Can be opened, dropped and opened again.
 class Scratch {
  public:

@@ -33,7 +33,7 @@ namespace falaj::resource {
 namespace {
 
 // Whoever is limited must not be the one who declares the limit, so it belongs to the level above.
-void check(const World&, const Metadata& metadata, const QuotaSpec& spec, Faults& faults) {
+void check_quota(const World&, const Metadata& metadata, const QuotaSpec& spec, Faults& faults) {
   const bool of_platform = metadata.tenant.empty();
   if (of_platform && spec.tenant.empty())
     faults.push_back({"spec.tenant", "required: a quota of the platform limits a tenant"});
@@ -57,7 +57,7 @@ Kind quota_kind(iam::Directory& directory) {
                          {},
                          {},
                          {}};
-  kind.check = check;
+  kind.check = check_quota;
   kind.refers_to = [](const World&, const Metadata& metadata, const QuotaSpec& spec) {
     std::vector<Reference> out;
     if (!spec.tenant.empty()) out.push_back({{"Tenant", "", "", spec.tenant}, "spec.tenant"});

@@ -47,7 +47,7 @@ iam::Scope scope_of(const Metadata& m) {
   return m.project.empty() ? iam::Scope::of_tenant(m.tenant) : iam::Scope::of_project(m.tenant, m.project);
 }
 
-void check(const World&, const Metadata& metadata, const RoleBindingSpec& spec, Faults& faults) {
+void check_role_binding(const World&, const Metadata& metadata, const RoleBindingSpec& spec, Faults& faults) {
   const auto key = role_key(spec.role);
   if (!key.tenant.empty() && key.tenant != metadata.tenant)
     faults.push_back({"spec.role", fmt::format("a role of tenant {} can only be bound in that tenant", key.tenant)});
@@ -65,7 +65,7 @@ Kind role_binding_kind(iam::Directory& directory) {
       {},
       {},
       {}};
-  kind.check = check;
+  kind.check = check_role_binding;
   kind.refers_to = [&directory](const World& world, const Metadata&, const RoleBindingSpec& spec) {
     auto out = references_to(world, *directory.snapshot(), spec.subjects, "spec.subjects");
     if (!iam::is_built_in_role(spec.role)) out.push_back({role_key(spec.role), "spec.role"});
