@@ -473,8 +473,9 @@ std::vector<Placed> Vault::destroy(const TenantName& tenant, std::span<const Pla
   std::map<ZoneName, std::vector<blob::Address>> by_zone;
   for (const auto& object : objects) by_zone[object.zone].push_back(object.address);
   std::vector<Placed> needed;
-  for (const auto& [zone, addresses] : by_zone) {
-    const auto destroyed = store(zone).destroy(tenant, addresses, [&] {
+  for (const auto& of_zone : by_zone) {
+    const auto& zone = of_zone.first;
+    const auto destroyed = store(zone).destroy(tenant, of_zone.second, [&] {
       std::vector<blob::Address> out;
       for (const auto& k : database_.read([&](sql::Reader& reader) { return kept(reader); }))
         if (k.zone == zone && k.tenant == tenant) out.push_back(k.address);

@@ -50,10 +50,15 @@ std::vector<File> all_files(sql::Reader& r, std::int64_t dataset) {
   return files;
 }
 
-std::vector<std::string> unfinished(sql::Reader& r, const Where& where, const std::string& name) {
-  return r.all("SELECT id FROM data_ingest WHERE tenant = ? AND project = ? AND dataset = ? AND version IS NULL",
-               {where.tenant.str(), where.project.str(), name},
-               [](const sql::Row& row) { return std::string(row.text(0)); });
+struct Uploaded {
+  std::string id;
+  bool finished;
+};
+std::vector<Uploaded> uploads(sql::Reader& r, const Where& where, const std::string& name) {
+  return r.all("SELECT id, version FROM data_ingest WHERE tenant = ? AND project = ? AND dataset = ?",
+               {where.tenant.str(), where.project.str(), name}, [](const sql::Row& row) {
+                 return Uploaded{std::string(row.text(0)), !row.is_null(1)};
+               });
 }
 
 bool has_examples(sql::Reader& r, std::int64_t dataset) {
@@ -136,6 +141,32 @@ std::size_t Datasets::destroy_dropped(const Where& where, const sql::Act& act) {
           {where.tenant.str(), where.project.str(), one.name, one.object.zone.str(), one.object.address.digest.view()});
   });
   return stay.size();
+}
+
+// What the vault's collector took by itself.
+void Datasets::forget_collected(std::int64_t before_us, const sql::Act& act) {
+  struct Dropped {
+    Where where;
+    std::string name;
+    vault::Placed object;
+  };
+  const auto old = database_.read([&](sql::Reader& r) {
+    return r.all("SELECT tenant, project, name, zone, address FROM data_dropped WHERE at_us < ? LIMIT 1000",
+                 {before_us}, [](const sql::Row& row) {
+                   return Dropped{{{std::string(row.text(0))}, {std::string(row.text(1))}},
+                                  std::string(row.text(2)),
+                                  {ZoneName::parse(row.text(3)), {row.digest(4)}}};
+                 });
+  });
+  for (const auto& one : old) {
+    const auto& [zone, address] = one.object;
+    if (vault_.store(zone).exists({one.where.tenant, zone, nullptr}, address)) continue;
+    database_.write(act, [&](sql::Writer& w) {
+      w.execute("DELETE FROM data_dropped WHERE tenant = ? AND project = ? AND name = ? AND zone = ? AND address = ?",
+                {one.where.tenant.str(), one.where.project.str(), one.name, one.object.zone.str(),
+                 one.object.address.digest.view()});
+    });
+  }
 }
 
 // ---- which rows
@@ -418,11 +449,12 @@ Cut Datasets::cut(const Where& where, const std::string& name, const Going& goin
                   const sql::Act& act, const table::Workspace::Watch& watch) {
   const auto row = database_.read([&](sql::Reader& r) { return need_dataset(r, where, name); });
   const Turn turn(*this, row);
-  // Rows on their way in, of which nobody knows whose they are; and what batches that a kill ended left.
-  for (const auto& upload : database_.read([&](sql::Reader& r) { return unfinished(r, where, name); })) {
-    if (!going.subject) break;
-    database_.write(act, [&](sql::Writer& w) { w.execute("DELETE FROM data_ingest WHERE id = ?", {upload}); });
-    drop_below(where, upload_root(upload), act);
+  // Rows on their way in, of which nobody knows whose they are; and what uploads and batches that a kill ended left.
+  for (const auto& upload : database_.read([&](sql::Reader& r) { return uploads(r, where, name); })) {
+    if (!upload.finished && !going.subject) continue;
+    if (!upload.finished)
+      database_.write(act, [&](sql::Writer& w) { w.execute("DELETE FROM data_ingest WHERE id = ?", {upload.id}); });
+    drop_below(where, upload_root(upload.id), act);
   }
   std::size_t strays = 0;
   drop_strays(where, row, INT64_MAX, act, strays);

@@ -106,6 +106,37 @@ std::vector<CheckResult> Datasets::checks(const Where& where, const std::string&
   return database_.read([&](sql::Reader& r) { return list_checks(r, need_dataset(r, where, name), version, limit); });
 }
 
+std::optional<std::vector<std::string>> Datasets::linked(sql::Reader& reader, const Where& where, const std::string& id,
+                                                         bool upward) const {
+  const auto at = id.rfind('@');
+  if (at == std::string::npos) return std::nullopt;
+  const auto row = dataset_row(reader, where, id.substr(0, at));
+  if (!row) return std::nullopt;
+  // Equal content has equal digests, so there may be several.
+  std::vector<std::int64_t> numbers;
+  reader.query("SELECT number, id FROM data_version WHERE dataset = ? ORDER BY number", {*row}, [&](const sql::Row& r) {
+    if (r.digest(1).hex().starts_with(id.substr(at + 1))) numbers.push_back(r.integer(0));
+  });
+  if (numbers.empty() || id.size() - at - 1 != 32) return std::nullopt;
+  std::set<std::string> out;
+  const auto add = [&](const sql::Row& r) {
+    out.insert(fmt::format("{}@{}", r.text(0), r.digest(1).hex().substr(0, 32)));
+  };
+  for (const auto number : numbers) {
+    if (upward)
+      reader.query(
+          "SELECT d.name, v.id FROM data_input i JOIN data_version v ON v.dataset = i.of_dataset AND v.number ="
+          " i.of_number JOIN data_set d ON d.id = v.dataset WHERE i.dataset = ? AND i.number = ?",
+          {*row, number}, add);
+    else
+      reader.query(
+          "SELECT d.name, v.id FROM data_input i JOIN data_version v ON v.dataset = i.dataset AND v.number = i.number"
+          " JOIN data_set d ON d.id = v.dataset WHERE i.of_dataset = ? AND i.of_number = ?",
+          {*row, number}, add);
+  }
+  return std::vector<std::string>(out.begin(), out.end());
+}
+
 std::unique_ptr<table::Workspace> Datasets::room() const {
   return std::make_unique<table::Workspace>(limits_.room, scratch_);
 }

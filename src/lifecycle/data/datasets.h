@@ -71,6 +71,10 @@ class Datasets {
   Version version(const Where& where, const std::string& name, std::optional<std::int64_t> number);  // or the newest
   std::vector<Version> versions(const Where& where, const std::string& name, std::int64_t below, std::size_t limit);
   std::vector<File> files(const Version& version);
+  // Versions that "NAME@DIGEST", as runs name one, was made of (`upward`) or that were made of it, named likewise;
+  // nothing when there is no such version.
+  std::optional<std::vector<std::string>> linked(sql::Reader& reader, const Where& where, const std::string& id,
+                                                 bool upward) const;
   // What expectations found: of one version in order, or the last of any, refused ones too.
   std::vector<CheckResult> checks(const Where& where, const std::string& name, std::optional<std::int64_t> version,
                                   std::size_t limit);
@@ -147,6 +151,7 @@ class Datasets {
   void note_dropped(const Where& where, const std::vector<vault::Entry>& entries, const sql::Act& act);
   void drop(const Where& where, const std::vector<vault::Entry>& entries, const sql::Act& act);
   void drop_below(const Where& where, const std::string& prefix, const sql::Act& act);
+  void forget_collected(std::int64_t before_us, const sql::Act& act);
   void drop_strays(const Where& where, std::int64_t row, std::int64_t before_us, const sql::Act& act,
                    std::size_t& removed);
 

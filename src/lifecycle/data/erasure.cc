@@ -172,14 +172,18 @@ Erasure Erasures::finish(const Where& where, const std::string& id, const sql::A
   auto in = act;
   in.resource = resource_of(where, id);
   in.details = json::serialize(json::object{{"subject", what.erasure.subject.hex()}});
-  if (what.subject) {
-    const auto all = [&] { return targets_of(where, *what.subject); };
-    // First from where rows are served, then from where they lie.
-    for (auto* holder : holders_)
-      for (const auto& [dataset, going] : all())
-        for (const auto& column : going.keys) holder->erase_subject(where, dataset, column, *what.subject, in);
-    cut_all(where, id, all, in);
-  }
+  if (what.subject) try {
+      const auto all = [&] { return targets_of(where, *what.subject); };
+      // First from where rows are served, then from where they lie.
+      for (auto* holder : holders_)
+        for (const auto& [dataset, going] : all())
+          for (const auto& column : going.keys) holder->erase_subject(where, dataset, column, *what.subject, in);
+      cut_all(where, id, all, in);
+    } catch (const Error& e) {
+      // What is said of it may be logged, so it must not quote whom it is about.
+      if (std::string_view(e.what()).find(*what.subject) == std::string_view::npos) throw;
+      throw Error(e.code(), "a dataset could not be searched");
+    }
   return clean(where, id, in);
 }
 

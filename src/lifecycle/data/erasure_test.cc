@@ -235,6 +235,14 @@ TEST_P(ErasureTest, LeavesNothingOfUploadsNorOfRefusedRows) {
   f.ingest("people", "person,at,note\nbob,2001-01-01,fine\n");
   EXPECT_ERROR(f.ingest("people", kJanuary), Code::invalid);
   const auto upload = f.upload("people", kJanuary);
+  // Finished, but killed before its parts were taken away.
+  f.base.vault->put(kWhere, std::nullopt, fmt::format("@upload/{}/000007", f.base.database->read([&](sql::Reader& r) {
+                      return *r.first("SELECT id FROM data_ingest WHERE version IS NOT NULL", {}, text_of);
+                    })),
+                    blob::source_of(as_bytes("canary-ada-part")), DataFixture::act());
+  // Written, but killed before it was part of a version.
+  f.base.vault->put(kWhere, std::nullopt, fmt::format("@data/{}/0123/000000", newest("people").row),
+                    blob::source_of(as_bytes("canary-ada-file")), DataFixture::act());
   f.datasets->put_part(kWhere, "people", upload, 0, blob::source_of(as_bytes("changed")), DataFixture::act());
   ASSERT_NE(everything().find("canary-ada-1"), std::string::npos);
   erase("ada");

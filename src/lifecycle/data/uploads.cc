@@ -95,13 +95,7 @@ std::size_t Datasets::sweep(const sql::Act& act) {
     drop_below(where, upload_root(upload.id), act);
     database_.write(act, [&](sql::Writer& w) { w.execute("DELETE FROM data_ingest WHERE id = ?", {upload.id}); });
   }
-  const auto forgotten = database_.read([&](sql::Reader& r) {
-    return r.first("SELECT 1 FROM data_dropped WHERE at_us < ? LIMIT 1", {before},
-                   [](const sql::Row&) { return true; });
-  });
-  // Collected long since.
-  if (forgotten)
-    database_.write(act, [&](sql::Writer& w) { w.execute("DELETE FROM data_dropped WHERE at_us < ?", {before}); });
+  forget_collected(before, act);
   return old.size() + sweep_files(act);
 }
 
