@@ -35,7 +35,8 @@ struct VersionOut {
   std::optional<std::int64_t> parent;
   std::vector<ColumnOut> columns;
   std::vector<data::ColumnStats> stats;
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings, inputs;
+  std::optional<std::int64_t> erased_us, replaced_by;
 };
 struct DatasetOut {
   std::string name;
@@ -128,7 +129,10 @@ struct Shape<VersionOut> {
       field("created_us", &T::created_us, "When, in microseconds since 1970."),
       field("created_by", &T::created_by, "By whom."), field("columns", &T::columns, "Its columns."),
       field("stats", &T::stats, "Of the rows that came in with it."),
-      field("warnings", &T::warnings, "Expectations that did not hold."));
+      field("warnings", &T::warnings, "Expectations that did not hold."),
+      field("inputs", &T::inputs, "NAME@NUMBER of the versions that it was made of."),
+      field("erased_us", &T::erased_us, "When it was erased; absent: it was not. An erased one cannot be read."),
+      field("replaced_by", &T::replaced_by, "The version that has what is left of an erased one."));
 };
 template <>
 struct Shape<DatasetOut> {
@@ -267,6 +271,11 @@ VersionOut out_of(const data::Version& v) {
   out.columns = out_of(v.schema);
   out.stats = v.stats;
   out.warnings = v.warnings;
+  for (const auto& input : v.inputs) out.inputs.push_back(fmt::format("{}@{}", input.dataset, input.number));
+  if (v.erased) {
+    out.erased_us = v.erased->at_us;
+    out.replaced_by = v.erased->replaced_by;
+  }
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include "api/project.h"
 #include "api/turn.h"
 #include "lifecycle/features/features.h"
+#include "lifecycle/features/online.h"
 
 namespace falaj::api {
 namespace {
@@ -67,7 +68,7 @@ void add_feature_routes(Routes& routes, Platform& platform) {
           if (call.allows(action, resource)) return std::nullopt;
           return fmt::format("{} on {} is not allowed", action, resource.str());
         };
-        features::Features features(platform.resources, platform.datasets);
+        features::Features features(platform.resources, platform.datasets, platform.online.definitions());
         const auto made = features.train_set(where, {in.service, data::parse_version_name(in.spine), in.time, in.into},
                                              authorise, call.act(where.scope().str()));
         TrainSetOut out{made.dataset, made.source, made.number, made.rows, made.bytes, {}};

@@ -83,7 +83,7 @@ struct Shape<EdgeOut> {
   static constexpr std::string_view name = "LineageEdge";
   static constexpr auto fields =
       std::make_tuple(field("from", &T::from, "What it was made of."), field("to", &T::to, "What was made."),
-                      field("how", &T::how, "input, output, registered or copied."));
+                      field("how", &T::how, "input, output, registered, copied, or rows: from dataset to dataset."));
 };
 template <>
 struct Shape<LineageOut> {
@@ -206,8 +206,12 @@ LineageOut lineage(Platform& platform, const Where& where, const LineageQuery& i
     out.events = events;
     return out;
   }
+  const models::DatasetLinks links = [&](sql::Reader& reader, const std::string& id, bool upward) {
+    return platform.datasets.linked(reader, where, id, upward);
+  };
   const auto found = platform.database.read([&](sql::Reader& reader) {
-    return in.way == "up" ? models::up(reader, where, thing) : models::down(reader, where, thing);
+    return in.way == "up" ? models::up(reader, where, thing, models::kLineageMax, links)
+                          : models::down(reader, where, thing, models::kLineageMax, links);
   });
   for (const auto& one : found.things) out.things.push_back(text_of(one));
   for (const auto& edge : found.edges) out.edges.push_back({text_of(edge.from), text_of(edge.to), edge.how});

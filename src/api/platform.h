@@ -17,6 +17,7 @@
 #include "governance/resource/resources.h"
 #include "governance/vault/vault.h"
 #include "lifecycle/data/datasets.h"
+#include "lifecycle/data/erasure.h"
 #include "lifecycle/models/deliveries.h"
 #include "lifecycle/models/promotions.h"
 #include "lifecycle/models/registry.h"
@@ -25,6 +26,10 @@
 #include "lifecycle/track/logged_models.h"
 #include "lifecycle/track/track.h"
 #include "storage/sql/database.h"
+
+namespace falaj::features {
+class Online;
+}
 
 namespace falaj::api {
 
@@ -49,6 +54,8 @@ struct Platform {
   models::Webhooks& webhooks;
   models::Deliveries& deliveries;
   data::Datasets& datasets;
+  data::Erasures& erasures;
+  features::Online& online;
   const sys::Clock& clock;
   sys::Random& random;
   Metrics& metrics;
@@ -62,6 +69,8 @@ struct Platform {
 };
 
 models::Retention retention_of(Platform& platform);
+// Runs and models that were made with versions of datasets, as an erasure lists them.
+data::Descendants descendants(sql::Reader& reader, const vault::Where& where, const std::vector<std::string>& names);
 
 class Routes;
 // Each adds its routes; all of them together are the API.
@@ -77,7 +86,10 @@ void add_lineage_routes(Routes& routes, Platform& platform);  // lineage, webhoo
 void add_mlflow_routes(Routes& routes, Platform& platform);   // MLflow's tracking protocol
 void add_dataset_routes(Routes& routes, Platform& platform);  // datasets, uploads, SQL
 void add_feature_routes(Routes& routes, Platform& platform);  // training sets
+void add_online_routes(Routes& routes, Platform& platform);   // features now
+void add_feast_routes(Routes& routes, Platform& platform);    // the same as Feast's server says it
 void add_retention_routes(Routes& routes, Platform& platform);
+void add_erasure_routes(Routes& routes, Platform& platform);
 void add_all_routes(Routes& routes, Platform& platform);
 
 }  // namespace falaj::api

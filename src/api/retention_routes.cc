@@ -41,6 +41,18 @@ struct Shape<RetentionStatus> {
 }  // namespace falaj
 
 namespace falaj::api {
+namespace {
+
+// Rows about people go by what their dataset says, not by a policy.
+std::int64_t erase_old_rows(Platform& platform, const models::Retention::Asked& asked) {
+  std::int64_t rows = 0;
+  const sql::Act act{asked.actor, "data.retain", asked.scope.str(), asked.request_id};
+  for (const auto& erased : platform.erasures.retain(asked.scope, asked.dry_run, act, asked.go_on))
+    for (const auto& dataset : erased.report.datasets) rows += dataset.rows;
+  return rows;
+}
+
+}  // namespace
 
 models::Retention retention_of(Platform& platform) {
   return models::Retention({platform.database, platform.directory, platform.resources, platform.vault, platform.track,
@@ -59,6 +71,7 @@ void add_retention_routes(Routes& routes, Platform& platform) {
         asked.scope = call.scope();
         asked.dry_run = true;
         out.due = retention.pass(platform.clock.wall().count(), asked);
+        out.due.erased_rows = erase_old_rows(platform, asked);
         if (auto last = retention.last()) {
           out.last_pass_us = last->at_us;
           if (asked.scope == iam::Scope()) out.last = std::move(last);  // it names things of every tenant
@@ -75,7 +88,9 @@ void add_retention_routes(Routes& routes, Platform& platform) {
         asked.dry_run = in.dry_run;
         asked.actor = call.actor();
         asked.request_id = call.head().request_id;
-        return retention_of(platform).pass(platform.clock.wall().count(), asked);
+        auto report = retention_of(platform).pass(platform.clock.wall().count(), asked);
+        report.erased_rows = erase_old_rows(platform, asked);
+        return report;
       });
 }
 

@@ -117,7 +117,8 @@ TestApi::TestApi(CallLimits limits)
   for (const auto& module :
        {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
         vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
-        track::LoggedModels::migrations(), models::Registry::migrations(), data::Datasets::migrations(), migrations()})
+        track::LoggedModels::migrations(), models::Registry::migrations(), data::Datasets::migrations(), features::Online::migrations(),
+        migrations()})
     all.insert(all.end(), module.begin(), module.end());
   database->migrate(all);
   audit = std::make_unique<audit::AuditLog>(*database, clock, signer);
@@ -138,6 +139,13 @@ TestApi::TestApi(CallLimits limits)
       *database, *directory, *keys, [this](const iam::Zone&) { return std::make_unique<blob::MemoryBackend>(clock); },
       clock, metrics);
   datasets = std::make_unique<data::Datasets>(*database, *resources, *vault, *files, clock, random, metrics);
+  erasures = std::make_unique<data::Erasures>(data::Erasures::Parts{*database, *resources, *datasets, clock, random},
+                                              roots.platform_key(vault::kErasures), descendants);
+  online_store = online::open_lmdb(dir / "online", metrics);
+  online = std::make_unique<features::Online>(*database, *resources, *datasets, *online_store,
+                                              roots.platform_key(vault::kOnlineFeatures), clock, metrics);
+  erasures->add(*online);
+  online->start();
   track = std::make_unique<track::Track>(*database, *directory, clock, random, metrics);
   logged_models = std::make_unique<track::LoggedModels>(*database, clock, random, metrics);
   webhooks = std::make_unique<models::Webhooks>(*database, roots.platform_key(vault::kWebhookSecrets), clock, random);
@@ -159,6 +167,8 @@ TestApi::TestApi(CallLimits limits)
                               *webhooks,
                               *deliveries,
                               *datasets,
+                              *erasures,
+                              *online,
                               clock,
                               random,
                               metrics,
@@ -174,7 +184,10 @@ TestApi::TestApi(CallLimits limits)
   ada = token_of("user/ada");
 }
 
-TestApi::~TestApi() { database->stop(); }
+TestApi::~TestApi() {
+  online->stop();
+  database->stop();
+}
 
 void TestApi::apply(std::string_view yaml) {
   const auto documents = resource::read_documents("test.yaml", yaml);

@@ -78,6 +78,9 @@ class TestApi {
   std::unique_ptr<vault::KeyStore> keys;
   std::unique_ptr<vault::Vault> vault;
   std::unique_ptr<data::Datasets> datasets;
+  std::unique_ptr<data::Erasures> erasures;
+  std::unique_ptr<online::Store> online_store;
+  std::unique_ptr<features::Online> online;
   std::unique_ptr<track::Track> track;
   std::unique_ptr<track::LoggedModels> logged_models;
   std::unique_ptr<models::Webhooks> webhooks;

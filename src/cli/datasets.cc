@@ -81,6 +81,10 @@ void show(Session& session, const DatasetOptions& options) {
     const auto version = session.api().get(version_path(options.name), query_of(session));
     if (!output.for_people()) return output.value(version);
     print_version(session, version);
+    if (at_path(version, "erased_us").is_int64())
+      return output.line(fmt::format("erased on {}; what is left of it is in version {}",
+                                     format_time(version.at("erased_us").as_int64()).substr(0, 10),
+                                     number(at_path(version, "replaced_by"))));
     output.line("");
     return print_statistics(output, version);
   }
@@ -99,7 +103,8 @@ void show(Session& session, const DatasetOptions& options) {
                           {"created", "created_us", As::time},
                           {"by", "created_by"},
                           {"source", "source"},
-                          {"warnings", "warnings"}});
+                          {"warnings", "warnings"},
+                          {"erased", "erased_us", As::time}});
   if (versions.empty()) return;
   output.line(
       fmt::format("\ncolumns of version {}, and the values that came in with it", versions[0].at("number").as_int64()));
@@ -316,6 +321,7 @@ void print_version(Session& session, const json::value& version) {
                                      {"rows", "rows"},
                                      {"bytes", "bytes", As::bytes},
                                      {"source", "source"},
+                                     {"made of", "inputs"},
                                      {"created", "created_us", As::time},
                                      {"by", "created_by"},
                                      {"warnings", "warnings"}});

@@ -23,6 +23,8 @@ void print_report(const Output& output, const json::value& report) {
                           {"kept", "kept"}});
   if (const auto& freed = at_path(report, "freed_bytes"); freed.is_int64())
     output.line(fmt::format("the store freed {}", format_bytes(static_cast<std::uint64_t>(freed.as_int64()))));
+  if (const auto& rows = at_path(report, "erased_rows"); rows.is_int64() && rows.as_int64() > 0)
+    output.line(fmt::format("rows about people that are past their dataset's retention: {}", rows.as_int64()));
   if (report.at("more").as_bool()) output.line("there is more: run it again, or wait for the server's next pass");
 }
 
@@ -40,7 +42,8 @@ void print_status(Session& session) {
   const auto& last = at_path(status, "last_pass_us");
   output.line(fmt::format("policies: {}; last pass: {}", due.at("policies").as_int64(),
                           last.is_int64() ? format_time(last.as_int64()) : "none yet"));
-  if (due.at("policies").as_int64() == 0) return output.line("without a policy nothing is removed by itself");
+  if (due.at("policies").as_int64() == 0 && at_path(due, "erased_rows") == json::value(0))
+    return output.line("without a policy nothing is removed by itself");
   output.line("due now:");
   print_report(output, due);
   if (!due.at("by_policy").as_array().empty())

@@ -67,6 +67,7 @@ int run(int argc, char** argv, Session& session, const std::function<void(CLI::A
   add_model_commands(app, session);
   add_lineage_commands(app, session);
   add_retention_commands(app, session);
+  add_data_commands(app, session);
   add_audit_commands(app, session);
   let_options_fall_through(app);
   // What follows is somebody else's command line: CLI11 would look for our options in it.

@@ -83,6 +83,7 @@ void add_model_commands(CLI::App& app, Session& session);    // model
 void add_dataset_commands(CLI::App& app, Session& session);  // dataset
 void add_lineage_commands(CLI::App& app, Session& session);  // lineage, webhook
 void add_retention_commands(CLI::App& app, Session& session);
+void add_data_commands(CLI::App& app, Session& session);    // data: erasure of a person's rows
 void add_server_commands(CLI::App& app, Session& session);  // status, api, backup, config show
 
 // Parses and runs one command line. `more` adds the commands that only the composition root can: up, restore, config.

@@ -106,6 +106,9 @@ def measure_logging(subject, sizes, metrics, clients):
     works = [batch_work(subject, experiment, metrics, c) for c in range(clients)]
     got = load.Measured(works, sizes.seconds / ROUNDS)
     subject.note(logging_key(metrics, clients), got.rate * metrics, f"{got.rate * metrics:.0f} metrics/s; calls {got}")
+    if (metrics, clients) == (1, 1):  # nobody to share a commit with: the disk itself is the limit, so beside it
+        half, _ = load.sync_ms(subject.server.directory)
+        subject.note("sync", 1000 / half, f"{1000 / half:.0f} times a second by plain 4 KiB + fdatasync, the limit")
 
 
 def logging_key(metrics, clients):
@@ -388,6 +391,12 @@ def claims(falaj, sql):
             met.append(
                 claim(f"mlflow: metrics logged durably, {key}", "metric/s", falaj.get(key), against, sql.get(key), 30)
             )
+    key = logging_key(1, 1)
+    met.append(
+        claim(
+            f"mlflow: durable calls, {key}", "call/s", falaj.get(key), "4 KiB + fdatasync", falaj.get("sync"), 0.5
+        )
+    )
     for clients in (1, 8):
         key = f"runs made and finished, {clients} clients"
         met.append(claim(f"mlflow: {key}", "run/s", falaj.get(key), against, sql.get(key), 10))

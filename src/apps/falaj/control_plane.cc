@@ -117,7 +117,7 @@ std::vector<sql::Migration> all_migrations() {
   for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
                              vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
                              track::LoggedModels::migrations(), models::Registry::migrations(),
-                             data::Datasets::migrations(), api::migrations()})
+                             data::Datasets::migrations(), features::Online::migrations(), api::migrations()})
     all.insert(all.end(), module.begin(), module.end());
   return all;
 }
@@ -164,6 +164,21 @@ vault::Vault::MakeBackend backend_maker(const Settings& settings, const std::vec
   };
 }
 
+std::unique_ptr<online::Store> open_online_store(const Settings& settings, const std::vector<std::string>& environment,
+                                                 sys::Files& files, sys::Random& random, Metrics& metrics) {
+  if (settings.online.redis_host.empty() && settings.online.redis_socket.empty())
+    return online::open_lmdb(settings.data + "/online", metrics);
+  // A restored platform has a name of its own among those that share a server, and finds nothing there of before.
+  if (!files.stat(kOnlineNameFile)) files.write_all(kOnlineNameFile, as_bytes(fmt::format("{:016x}", random.next())));
+  online::RedisOptions options;
+  options.unix_socket = settings.online.redis_socket;
+  options.host = settings.online.redis_host;
+  options.port = static_cast<int>(settings.online.redis_port);
+  if (!settings.online.redis_password.empty()) options.password = secret(settings.online.redis_password, environment);
+  options.key_prefix = fmt::format("falaj:{}:", as_text(files.read_all(kOnlineNameFile, 64)));
+  return online::open_redis(options, metrics);
+}
+
 ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained, std::vector<std::string> environment)
     : settings_(std::move(settings)),
       environment_(std::move(environment)),
@@ -196,6 +211,13 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
                                           options);
   datasets_ = std::make_unique<data::Datasets>(*database_, *resources_, *vault_, *files_, clock_, random_, metrics_,
                                                limits_of(settings_.datasets));
+  erasures_ =
+      std::make_unique<data::Erasures>(data::Erasures::Parts{*database_, *resources_, *datasets_, clock_, random_},
+                                       roots_.platform_key(vault::kErasures), api::descendants);
+  online_store_ = open_online_store(settings_, environment_, *files_, random_, metrics_);
+  online_ = std::make_unique<features::Online>(*database_, *resources_, *datasets_, *online_store_,
+                                               roots_.platform_key(vault::kOnlineFeatures), clock_, metrics_);
+  erasures_->add(*online_);
   track_ = std::make_unique<track::Track>(*database_, *directory_, clock_, random_, metrics_);
   logged_models_ = std::make_unique<track::LoggedModels>(*database_, clock_, random_, metrics_);
   webhooks_ =
@@ -219,6 +241,8 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
                                     *webhooks_,
                                     *deliveries_,
                                     *datasets_,
+                                    *erasures_,
+                                    *online_,
                                     clock_,
                                     random_,
                                     metrics_,
@@ -262,6 +286,7 @@ void ControlPlane::serve() {
                                           clock_, ids_, metrics_);
   platform_->public_url = url();
   deliveries_->start();
+  online_->start();
   using std::chrono::hours;
   upkeep_ = std::make_unique<Upkeep>(
       std::vector<Upkeep::Task>{
@@ -275,6 +300,13 @@ void ControlPlane::serve() {
            [this] {
              while (ready_ && track_->make_images({"system/upkeep", "run.image", "/", ""})) {
              }
+           }},
+          // A kill may have ended one; one that waited for a backup goes on too.
+          {"erasures", std::chrono::seconds(5), [this] { erasures_->resume([this] { return ready_.load(); }); }},
+          {"features", std::chrono::seconds(5), [this] { online_->upkeep([this] { return ready_.load(); }); }},
+          {"forget_pushes", hours(1),
+           [this] {
+             online_->pushes().forget_ids({"system/upkeep", "features.forget_pushes", "/", ""});
            }},
           {"sweep_uploads", hours(1), [this] { track::Uploads(*database_, *vault_, clock_).sweep(); }},
           {"retention", sys::Micros(settings_.retention.every_us), [this] { retain(); }},
@@ -295,6 +327,7 @@ void ControlPlane::retain() {
   asked.go_on = [this] { return ready_.load(); };  // stopping does not wait for all that is due
   while (ready_ && api::retention_of(*platform_).pass(clock_.wall().count(), asked).more) {
   }
+  erasures_->retain(iam::Scope(), false, {asked.actor, "data.retain", "/", ""}, asked.go_on);
 }
 
 std::string ControlPlane::url() const {
@@ -310,6 +343,7 @@ void ControlPlane::stop() {
   server_.reset();
   upkeep_.reset();
   if (deliveries_) deliveries_->stop();
+  if (online_) online_->stop();
   if (database_) database_->stop();
 }
 

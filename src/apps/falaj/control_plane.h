@@ -26,6 +26,8 @@
 #include "governance/vault/key_store.h"
 #include "governance/vault/vault.h"
 #include "lifecycle/data/datasets.h"
+#include "lifecycle/data/erasure.h"
+#include "lifecycle/features/online.h"
 #include "lifecycle/track/track.h"
 #include "storage/sql/database.h"
 
@@ -33,6 +35,7 @@ namespace falaj::app {
 
 inline constexpr const char* kRootKeyFile = "root.key";
 inline constexpr const char* kAdminTokenFile = "admin.token";
+inline constexpr const char* kOnlineNameFile = "online.name";
 inline constexpr const char* kDatabaseFile = "falaj.db";
 
 // Opens the metadata store that the settings name and brings its tables up to date.
@@ -43,6 +46,9 @@ std::optional<std::string> root_passphrase(const Settings& settings, const std::
 // The store of a zone, as the settings describe the backend that the zone names.
 vault::Vault::MakeBackend backend_maker(const Settings& settings, const std::vector<std::string>& environment,
                                         const sys::Clock& clock, sys::Random& random);
+
+std::unique_ptr<online::Store> open_online_store(const Settings& settings, const std::vector<std::string>& environment,
+                                                 sys::Files& files, sys::Random& random, Metrics& metrics);
 
 // Everything behind the API, made in the order in which it is declared and dropped in the reverse: the one place where
 // modules meet. Without `serve` nothing listens; tests and tools then call the service directly.
@@ -84,6 +90,9 @@ class ControlPlane {
   std::unique_ptr<vault::Vault> vault_;
   const crypto::Signer manifest_signer_;
   std::unique_ptr<data::Datasets> datasets_;
+  std::unique_ptr<data::Erasures> erasures_;
+  std::unique_ptr<online::Store> online_store_;
+  std::unique_ptr<features::Online> online_;
   std::unique_ptr<track::Track> track_;
   std::unique_ptr<track::LoggedModels> logged_models_;
   std::unique_ptr<models::Webhooks> webhooks_;

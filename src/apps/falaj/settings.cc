@@ -57,6 +57,7 @@ void Shape<app::Settings>::check(const app::Settings& s, Faults& faults) {
   };
   reference("database.postgresql", s.database.postgresql);
   reference("keys.passphrase", s.keys.passphrase);
+  reference("online.redis_password", s.online.redis_password);
   for (std::size_t i = 0; i < s.blobs.stores.size(); ++i) {
     const auto& store = s.blobs.stores[i];
     const auto path = fmt::format("blobs.stores[{}]", i);

@@ -65,6 +65,13 @@ struct DatasetSettings {
   std::int64_t threads = 2;
 };
 
+// Where features are kept to be read online.
+struct OnlineSettings {
+  std::string redis_host, redis_socket;  // both "": LMDB in the data directory
+  std::int64_t redis_port = 6379;
+  std::string redis_password;  // a reference
+};
+
 struct Settings {
   std::string data = "~/.falaj";
   std::string listen = "127.0.0.1:8470";
@@ -78,6 +85,7 @@ struct Settings {
   WebhookSettings webhooks;
   RetentionSettings retention;
   DatasetSettings datasets;
+  OnlineSettings online;
 };
 
 // "HOST:PORT", "[::1]:PORT". Throws invalid.
@@ -225,6 +233,17 @@ struct Shape<app::DatasetSettings> {
       field("threads", &T::threads, "Threads of one query or ingest.").range(1, 1024));
 };
 template <>
+struct Shape<app::OnlineSettings> {
+  using T = app::OnlineSettings;
+  static constexpr std::string_view name = "OnlineSettings";
+  static constexpr auto fields = std::make_tuple(
+      field("redis_host", &T::redis_host, "A Redis server for features; in the data directory when there is none.")
+          .length(0, 255),
+      field("redis_port", &T::redis_port, "Its port.").range(1, 65535),
+      field("redis_socket", &T::redis_socket, "Its socket on this machine, instead of host and port.").length(0, 107),
+      field("redis_password", &T::redis_password, "Where its password is: file:PATH or env:NAME.").length(0, 4096));
+};
+template <>
 struct Shape<app::Settings> {
   using T = app::Settings;
   static constexpr std::string_view name = "Settings";
@@ -234,7 +253,8 @@ struct Shape<app::Settings> {
       field("log_level", &T::log_level, "Lowest level that is logged.").one_of(settings_words::kLogLevels),
       field("tls", &T::tls, ""), field("database", &T::database, ""), field("blobs", &T::blobs, ""),
       field("keys", &T::keys, ""), field("http", &T::http, ""), field("rates", &T::rates, ""),
-      field("webhooks", &T::webhooks, ""), field("retention", &T::retention, ""), field("datasets", &T::datasets, ""));
+      field("webhooks", &T::webhooks, ""), field("retention", &T::retention, ""), field("datasets", &T::datasets, ""),
+      field("online", &T::online, ""));
   // What concerns several settings. An unsafe combination refuses to start.
   static void check(const T& settings, Faults& faults);
 };

@@ -16,7 +16,8 @@ namespace falaj::vault {
 // What keys are derived from the platform key for.
 inline constexpr std::string_view kAuditSignatures = "audit signatures", kKeptAnswers = "kept answers",
                                   kWorkloadTokens = "workload tokens", kModelManifests = "model manifests",
-                                  kWebhookSecrets = "webhook secrets";
+                                  kWebhookSecrets = "webhook secrets", kErasures = "erasures",
+                                  kOnlineFeatures = "online features";
 
 // The top of the key hierarchy: the root key (two of them while a rotation is under way) and one platform
 // key, from which the keys of the program itself are derived (audit signatures, job tokens, kept answers).

@@ -112,6 +112,16 @@ std::shared_ptr<const Definition> Definitions::make(const Where& where, const st
     spec = found->resource->spec;
   }
   d->spec = decode<FeatureViewSpec>(spec, "reading a feature view");
+  std::vector<lookup::Column> request;
+  for (const auto& field : d->spec.request)
+    request.push_back({field.name, online_type(*table::parse_type(field.type))});
+  std::vector<lookup::ComputedText> expressions;
+  for (const auto& expression : d->spec.expressions) expressions.push_back({expression.name, expression.is});
+  if (!d->has_entity()) {
+    d->view = view_of(*d);
+    d->computed = lookup::Computed(std::move(request), *d->view, expressions);
+    return d;
+  }
   d->entity = decode<EntitySpec>(read("Entity", d->spec.entity).resource.spec, "reading an entity");
   d->dataset = decode<data::DatasetSpec>(read("Dataset", d->spec.dataset).resource.spec, "reading a dataset");
   d->select = d->spec.sql.empty() ? fmt::format("SELECT * FROM {}", table::identifier(d->spec.dataset)) : d->spec.sql;
@@ -126,6 +136,7 @@ std::shared_ptr<const Definition> Definitions::make(const Where& where, const st
   d->plan = compile(d->spec, d->entity, d->rows, {});
   d->meaning = meaning_of(where, *d);
   d->view = view_of(*d);
+  d->computed = lookup::Computed(std::move(request), *d->view, expressions);
   return d;
 }
 

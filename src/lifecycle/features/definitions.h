@@ -12,6 +12,7 @@
 #include "governance/resource/resources.h"
 #include "lifecycle/data/datasets.h"
 #include "lifecycle/features/kinds.h"
+#include "lifecycle/lookup/computed.h"
 #include "lifecycle/lookup/view.h"
 
 namespace falaj::features {
@@ -32,7 +33,9 @@ struct Definition {
   // Of everything that what is kept online depends on: rows that were kept for another meaning are never read by it.
   Digest meaning;
   std::shared_ptr<const lookup::View> view;
+  lookup::Computed computed;  // features of the request, and of the others
 
+  bool has_entity() const { return !spec.entity.empty(); }
   bool personal() const { return dataset.personal.has_value(); }
 };
 

@@ -34,8 +34,11 @@ std::string events_sql(const Definition& of, const std::string& condition) {
       select, of.select, there, condition.empty() ? "" : " AND ", condition, keys);
 }
 
+}  // namespace
+
 lookup::Value value_of(const table::Chunk& chunk, std::size_t column, std::size_t row) {
   using table::Type;
+  if (chunk.is_null(column, row)) return {};
   switch (chunk.type(column)) {
     case Type::boolean:
       return chunk.integer(column, row) != 0;
@@ -49,8 +52,6 @@ lookup::Value value_of(const table::Chunk& chunk, std::size_t column, std::size_
       return chunk.integer(column, row);
   }
 }
-
-}  // namespace
 
 EventCursor::EventCursor(table::Workspace& room, const Definition& of, const std::string& condition)
     : of_(of), cursor_(room.open(events_sql(of, condition))), writer_(of.view->layout) {

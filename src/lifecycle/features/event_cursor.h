@@ -37,6 +37,8 @@ class EventCursor {
   online::RowWriter writer_;
 };
 
+lookup::Value value_of(const table::Chunk& chunk, std::size_t column, std::size_t row);  // null: nothing
+
 // A record as the store takes it; it goes by itself when all in it is too old, if it `expires`.
 online::Changed changed(const lookup::View& view, const lookup::Record& record, bool expires);
 

@@ -1,43 +1,141 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lifecycle/features/features.h"
 
-#include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "foundation/base/error.h"
+#include "lifecycle/features/event_cursor.h"
 
 namespace falaj::features {
 
-std::vector<Features::Joined> Features::join(table::Workspace& room, const Where& where,
-                                             const std::vector<Selected>& wanted, const std::string& time) {
-  std::vector<Joined> out;
-  for (const auto& [definition, features] : wanted) {
-    const auto& view = *definition;
-    const auto version = datasets_.version(where, view.spec.dataset, std::nullopt);
-    // By the dataset's own name, as the view's SQL calls it.
-    datasets_.open(room, where, version, view.spec.dataset);
-    auto plan = compile(view.spec, view.entity, view.rows, features);
-    plan.relation = fmt::format("view {}@{}", view.name, view.revision);
-    room.run(fmt::format("CREATE OR REPLACE VIEW {} AS {}", table::identifier(plan.relation), view.select));
-    Joined joined{fmt::format("joined {}@{}", view.name, view.revision),
-                  features,
-                  fmt::format("{} ({}@{})", view.name, view.spec.dataset, version.number),
-                  {version.dataset, version.row, version.number}};
-    for (std::size_t i = 0; i < plan.key.size(); ++i)
-      if (plan.key[i] == plan.spine_key[i]) joined.input.columns.push_back(plan.key[i]);
-    for (const auto& feature : plan.rows)
-      if (feature.name == feature.column) joined.input.columns.push_back(feature.name);
-    join_as_of(room, "spine", time, plan, joined.relation);
-    out.push_back(std::move(joined));
+namespace {
+
+std::optional<std::size_t> computed_at(const Definition& view, const std::string& feature) {
+  for (std::size_t i = 0; i < view.computed.size(); ++i)
+    if (view.computed.name(i) == feature) return i;
+  return std::nullopt;
+}
+
+// What must be joined: what is asked for, and what expressions that are asked for are made of.
+std::vector<std::string> stored_features(const Selected& wanted) {
+  std::set<std::string> names;
+  for (const auto& feature : wanted.features) {
+    const auto computed = computed_at(*wanted.from, feature);
+    if (!computed) names.insert(feature);
+    if (!computed) continue;
+    for (const auto input : wanted.from->computed.uses(*computed))
+      if (input >= wanted.from->computed.request().size()) names.insert(wanted.from->computed.inputs()[input].name);
   }
-  return out;
+  return {names.begin(), names.end()};
+}
+
+void add(table::Workspace::Filler& filler, const lookup::Value& value) {
+  if (const auto* flag = std::get_if<bool>(&value))
+    filler.add(static_cast<std::int64_t>(*flag));
+  else if (const auto* whole = std::get_if<std::int64_t>(&value))
+    filler.add(*whole);
+  else if (const auto* real = std::get_if<double>(&value))
+    filler.add(*real);
+  else if (const auto* text = std::get_if<std::string>(&value))
+    filler.add(std::string_view(*text));
+  else
+    filler.null();
+}
+
+// A column of what was computed, as a filler put it in, and as it is.
+std::string filled_as(lookup::Type type) {
+  return type == lookup::Type::float64 ? "DOUBLE" : type == lookup::Type::text ? "VARCHAR" : "BIGINT";
+}
+std::string shown_as(const std::string& column, lookup::Type type) {
+  if (type == lookup::Type::boolean) return column + "::BOOLEAN";
+  return type == lookup::Type::timestamp ? fmt::format("make_timestamp({})", column) : column;
+}
+
+}  // namespace
+
+Features::Joined Features::join(table::Workspace& room, const Where& where, const Selected& wanted,
+                                const std::string& time) {
+  const auto& view = *wanted.from;
+  Joined joined;
+  const auto stored = stored_features(wanted);
+  if (stored.empty()) return joined;
+  const auto version = datasets_.version(where, view.spec.dataset, std::nullopt);
+  // By the dataset's own name, as the view's SQL calls it.
+  datasets_.open(room, where, version, view.spec.dataset);
+  auto plan = compile(view.spec, view.entity, view.rows, stored);
+  plan.relation = fmt::format("view {}@{}", view.name, view.revision);
+  room.run(fmt::format("CREATE OR REPLACE VIEW {} AS {}", table::identifier(plan.relation), view.select));
+  joined.stored = fmt::format("joined {}@{}", view.name, view.revision);
+  joined.from = fmt::format("{} ({}@{})", view.name, view.spec.dataset, version.number);
+  joined.input = data::Input{version.dataset, version.row, version.number};
+  for (std::size_t i = 0; i < plan.key.size(); ++i)
+    if (plan.key[i] == plan.spine_key[i]) joined.input->columns.push_back(plan.key[i]);
+  for (const auto& feature : plan.rows)
+    if (feature.name == feature.column) joined.input->columns.push_back(feature.name);
+  join_as_of(room, "spine", time, plan, joined.stored);
+  return joined;
+}
+
+void Features::compute(table::Workspace& room, const Selected& wanted, const table::Schema& spine,
+                       const std::string& stored, const std::string& into) {
+  const auto& computed = wanted.from->computed;
+  std::vector<std::size_t> features;
+  std::set<std::size_t> used;
+  for (const auto& name : wanted.features)
+    if (const auto feature = computed_at(*wanted.from, name)) {
+      features.push_back(*feature);
+      used.insert(computed.uses(*feature).begin(), computed.uses(*feature).end());
+    }
+  const std::vector<std::size_t> inputs(used.begin(), used.end());
+  auto select = fmt::format("SELECT p.{}", kSpineRow);
+  for (const auto input : inputs) {
+    const auto& column = computed.inputs()[input];
+    const bool of_request = input < computed.request().size();
+    if (of_request && !table::find(spine, column.name))
+      throw Error(Code::invalid,
+                  fmt::format("the spine has no column '{}', which expressions of feature view '{}' take "
+                              "from the request",
+                              column.name, wanted.from->name));
+    select += fmt::format(", CAST({}.{} AS {})", of_request ? "p" : "j", table::identifier(column.name),
+                          table::sql_name(static_cast<table::Type>(column.type)));
+  }
+  select += " FROM spine p";
+  if (!stored.empty()) select += fmt::format(" LEFT JOIN {0} j ON j.{1} = p.{1}", table::identifier(stored), kSpineRow);
+  std::string filled, shown;
+  for (std::size_t i = 0; i < features.size(); ++i) {
+    const auto type = computed.type(features[i]);
+    filled += fmt::format(", c{} {}", i, filled_as(type));
+    shown +=
+        fmt::format(", {} AS {}", shown_as(fmt::format("c{}", i), type), table::identifier(computed.name(features[i])));
+  }
+  const auto raw = into + " raw";
+  room.run(fmt::format("CREATE OR REPLACE TABLE {}({} BIGINT{})", table::identifier(raw), kSpineRow, filled));
+  auto filler = room.fill(raw);
+  auto rows = room.open(select);
+  lookup::Computed::Inputs values(computed.inputs().size());
+  std::vector<lookup::Value> held(inputs.size());  // texts are borrowed from here
+  while (const auto* chunk = rows.next()) {
+    for (std::size_t row = 0; row < chunk->rows(); ++row) {
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        held[i] = value_of(*chunk, i + 1, row);
+        values[inputs[i]] = lookup::Computed::input(held[i], computed.inputs()[inputs[i]].type);
+      }
+      filler.add(chunk->integer(0, row));
+      for (const auto feature : features) add(filler, computed.compute(feature, values));
+      filler.end_row();
+    }
+  }
+  filler.finish();
+  room.run(fmt::format("CREATE OR REPLACE VIEW {} AS SELECT {}{} FROM {}", table::identifier(into), kSpineRow, shown,
+                       table::identifier(raw)));
 }
 
 data::Version Features::train_set(const Where& where, const TrainSet& wanted, const resource::Authorise& authorise,
                                   const sql::Act& act, const table::Workspace::Watch& watch) {
-  const auto features = definitions_.select(where, definitions_.service(where, wanted.service).features);
+  const auto selected = definitions_.select(where, definitions_.service(where, wanted.service).features);
   const auto spine = datasets_.version(where, wanted.spine.name, wanted.spine.number);
   const auto time = wanted.time.empty() ? datasets_.spec(where, wanted.spine.name).time : wanted.time;
   if (!table::find(spine.schema, time))
@@ -47,31 +145,36 @@ data::Version Features::train_set(const Where& where, const TrainSet& wanted, co
   const auto room = datasets_.room();
   datasets_.open(*room, where, spine, "spine rows");
   number_spine(*room, "spine rows", "spine");
-  const auto joined = join(*room, where, features, time);
+  data::Finish how{data::Format::parquet, data::Mode::overwrite, "", "", {}};
+  auto& input = how.inputs.emplace_back(data::Input{spine.dataset, spine.row, spine.number});
+  for (const auto& column : spine.schema) input.columns.push_back(column.name);
   std::string columns, joins;
   std::vector<std::string> from{fmt::format("{}@{}", spine.dataset, spine.number)};
   for (const auto& column : spine.schema)
     columns += fmt::format("{}p.{}", columns.empty() ? "" : ", ", table::identifier(column.name));
-  for (std::size_t i = 0; i < joined.size(); ++i) {
-    for (const auto& feature : joined[i].features) {
+  for (std::size_t i = 0; i < selected.size(); ++i) {
+    auto joined = join(*room, where, selected[i], time);
+    bool computes = false;
+    for (const auto& feature : selected[i].features) {
       if (table::find(spine.schema, feature))
         throw Error(Code::invalid, fmt::format("the spine has a column '{}' already, as a feature is called", feature));
-      columns += fmt::format(", j{}.{}", i, table::identifier(feature));
+      const bool is_computed = computed_at(*selected[i].from, feature).has_value();
+      computes |= is_computed;
+      columns += fmt::format(", {}{}.{}", is_computed ? "c" : "j", i, table::identifier(feature));
     }
-    joins += fmt::format(" LEFT JOIN {} j{} ON j{}.{} = p.{}", table::identifier(joined[i].relation), i, i, kSpineRow,
-                         kSpineRow);
-    from.push_back(joined[i].from);
+    if (computes) {
+      joined.computed = fmt::format("computed {}@{}", selected[i].from->name, selected[i].from->revision);
+      compute(*room, selected[i], spine.schema, joined.stored, joined.computed);
+      joins += fmt::format(" LEFT JOIN {0} c{1} ON c{1}.{2} = p.{2}", table::identifier(joined.computed), i, kSpineRow);
+    }
+    if (joined.stored.empty()) continue;
+    joins += fmt::format(" LEFT JOIN {0} j{1} ON j{1}.{2} = p.{2}", table::identifier(joined.stored), i, kSpineRow);
+    from.push_back(joined.from);
+    how.inputs.push_back(*joined.input);
   }
   const auto select = fmt::format("SELECT {} FROM spine p{} ORDER BY p.{}", columns, joins, kSpineRow);
+  how.source = fmt::format("features {} of {}", wanted.service, fmt::join(from, ", "));
   declare(where, wanted.into, room->describe(select), time, authorise, act);
-  data::Finish how{data::Format::parquet,
-                   data::Mode::overwrite,
-                   fmt::format("features {} of {}", wanted.service, fmt::join(from, ", ")),
-                   "",
-                   {}};
-  auto& input = how.inputs.emplace_back(data::Input{spine.dataset, spine.row, spine.number});
-  for (const auto& column : spine.schema) input.columns.push_back(column.name);
-  for (const auto& view : joined) how.inputs.push_back(view.input);
   return datasets_.store(where, wanted.into, *room, select, how, act, watch);
 }
 

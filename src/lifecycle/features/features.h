@@ -31,13 +31,13 @@ class Features {
 
  private:
   struct Joined {
-    std::string relation;               // in the room
-    std::vector<std::string> features;  // its columns
-    std::string from;                   // "origin_delays (flights@3)"
-    data::Input input;
+    std::string stored, computed;  // relations of the room, "" where there is nothing of the kind
+    std::string from;              // "origin_delays (flights@3)"
+    std::optional<data::Input> input;
   };
-  std::vector<Joined> join(table::Workspace& room, const Where& where, const std::vector<Selected>& wanted,
-                           const std::string& time);
+  Joined join(table::Workspace& room, const Where& where, const Selected& wanted, const std::string& time);
+  void compute(table::Workspace& room, const Selected& wanted, const table::Schema& spine, const std::string& stored,
+               const std::string& into);
   void declare(const Where& where, const std::string& name, const table::Schema& schema, const std::string& time,
                const resource::Authorise& authorise, const sql::Act& act);
 

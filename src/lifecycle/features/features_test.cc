@@ -89,7 +89,8 @@ TEST_F(FeaturesTest, AreCheckedWhenDeclared) {
         "}");
   };
   using ::testing::HasSubstr;
-  EXPECT_THAT(view("{entity: origin, dataset: delays, time: at}"), HasSubstr("must have features or aggregates"));
+  EXPECT_THAT(view("{entity: origin, dataset: delays, time: at}"),
+              HasSubstr("must have features, aggregates or expressions"));
   EXPECT_THAT(view("{entity: nobody, dataset: nowhere, time: at, features: [{name: delay}]}"),
               ::testing::AllOf(HasSubstr("no Entity"), HasSubstr("no Dataset")));
   EXPECT_THAT(view("{entity: origin, dataset: delays, time: origin, features: [{name: nothing}]}"),

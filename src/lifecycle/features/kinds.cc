@@ -17,9 +17,21 @@ using resource::Metadata;
 using resource::Reference;
 using resource::World;
 
+// What a view of an entity must have, and one without must not.
+void check_parts(const FeatureViewSpec& view, Faults& faults) {
+  if (!view.entity.empty()) {
+    if (view.dataset.empty()) faults.push_back({"spec.dataset", "is missing"});
+    if (view.time.empty()) faults.push_back({"spec.time", "is missing"});
+    return;
+  }
+  if (!view.dataset.empty() || !view.sql.empty() || !view.features.empty() || !view.aggregates.empty())
+    faults.push_back({"spec.entity", "is missing: only expressions of the request do without"});
+}
+
 void check_view(const World& world, const Metadata& metadata, const FeatureViewSpec& view, Faults& faults) {
+  check_parts(view, faults);
   const auto names = names_of(view);
-  if (names.empty()) faults.push_back({"spec", "must have features or aggregates"});
+  if (names.empty()) faults.push_back({"spec", "must have features, aggregates or expressions"});
   for (std::size_t i = 0; i < names.size(); ++i)
     if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
         names.begin() + static_cast<std::ptrdiff_t>(i))
@@ -33,8 +45,11 @@ void check_view(const World& world, const Metadata& metadata, const FeatureViewS
     if (a.of.empty() && a.aggregate != "count")
       faults.push_back({fmt::format("spec.aggregates[{}].of", i), fmt::format("is needed for {}", a.aggregate)});
   }
+  for (const auto& field : view.request)
+    if (std::find(names.begin(), names.end(), field.name) != names.end())
+      faults.push_back({"spec.request", fmt::format("'{}' is also a feature", field.name)});
   // Without SQL the columns are the dataset's, and known now.
-  if (!view.sql.empty() || !faults.empty()) return;
+  if (!view.sql.empty() || view.entity.empty() || !faults.empty()) return;
   const auto dataset = world.spec({"Dataset", metadata.tenant, metadata.project, view.dataset});
   const auto entity = world.spec({"Entity", metadata.tenant, metadata.project, view.entity});
   if (!dataset || !entity) return;  // said by refers_to
@@ -142,6 +157,7 @@ std::vector<std::string> names_of(const FeatureViewSpec& view) {
   std::vector<std::string> out;
   for (const auto& feature : view.features) out.push_back(feature.name);
   for (const auto& aggregate : view.aggregates) out.push_back(aggregate.name);
+  for (const auto& expression : view.expressions) out.push_back(expression.name);
   return out;
 }
 
@@ -224,6 +240,7 @@ std::vector<resource::Kind> feature_kinds() {
                                          {.project = true},
                                          check_view,
                                          [](const World&, const Metadata& m, const FeatureViewSpec& spec) {
+                                           if (spec.entity.empty()) return std::vector<Reference>{};
                                            return std::vector<Reference>{
                                                {{"Entity", m.tenant, m.project, spec.entity}, "spec.entity"},
                                                {{"Dataset", m.tenant, m.project, spec.dataset}, "spec.dataset"}};

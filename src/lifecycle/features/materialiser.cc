@@ -8,6 +8,7 @@
 #include "foundation/base/error.h"
 #include "foundation/base/log.h"
 #include "lifecycle/features/event_cursor.h"
+#include "lifecycle/features/measuring.h"
 
 namespace falaj::features {
 namespace {
@@ -160,8 +161,8 @@ OnlineView Materialiser::begin(const Where& where, const Definition& definition,
   });
 }
 
-void Materialiser::fill(const Where& where, const Definition& definition, const OnlineView& row, UnderWay& way,
-                        const table::Workspace::Watch& watch) {
+std::vector<Measured> Materialiser::fill(const Where& where, const Definition& definition, const OnlineView& row,
+                                         UnderWay& way, const table::Workspace::Watch& watch) {
   const auto& pass = *row.running;
   const bool adds = row.done && row.done->generation == pass.generation;
   const auto version = datasets_.version(where, definition.spec.dataset, pass.version);
@@ -177,6 +178,8 @@ void Materialiser::fill(const Where& where, const Definition& definition, const 
   const auto space = views_.space(definition.meaning, pass.generation);
   Writing writing(views_.store(), *space, view, pass, static_cast<std::uint64_t>(covered), adds,
                   pass.end_us > clock_.wall().count() - kPastUs);
+  std::optional<Measuring> measuring;
+  if (!adds) measuring.emplace(view);
   std::uint64_t seen = 0;
   const auto total = static_cast<double>(std::max<std::int64_t>(version.rows - (adds ? row.done->rows : 0), 1));
   while (!events.at_end()) {
@@ -191,16 +194,23 @@ void Materialiser::fill(const Where& where, const Definition& definition, const 
       if (watch) watch(done);
     }
     part.settle(pass.end_us);
-    if (!part.empty()) writing.add(std::move(key), std::move(part));
+    if (part.empty()) continue;
+    if (measuring) measuring->add(part, pass.end_us);
+    writing.add(std::move(key), std::move(part));
   }
   writing.flush();
   events_.Increment(static_cast<double>(seen));
   entities_.Increment(static_cast<double>(writing.written()));
+  return measuring ? measuring->result(row.measured) : row.measured;
 }
 
 OnlineView Materialiser::run(const Where& where, const std::string& name, const Materialise& how, const sql::Act& act,
                              const table::Workspace::Watch& watch) {
   const auto definition = views_.definitions().view(where, name);
+  if (!definition->has_entity())
+    throw Error(Code::invalid, fmt::format("feature view '{}' is computed of requests alone: it has no rows to bring "
+                                           "online, and is read as it is",
+                                           name));
   UnderWay way(*this, *definition);
   const auto before = views_.find(definition->meaning);
   auto row = begin(where, *definition, how, act);
@@ -214,10 +224,11 @@ OnlineView Materialiser::run(const Where& where, const std::string& name, const 
 
 OnlineView Materialiser::finish(const Where& where, const Definition& definition, const OnlineView& row, UnderWay& way,
                                 const sql::Act& act, const table::Workspace::Watch& watch) {
+  std::vector<Measured> measured;
   try {
     // From here on pushes go into the new generation too; those of before are in no version, or in this one.
     if (!row.done || row.done->generation != row.running->generation) replay_(where, definition.spec.dataset);
-    fill(where, definition, row, way, watch);
+    measured = fill(where, definition, row, way, watch);
   } catch (const Error& e) {
     failed_.Increment();
     views_.change(act, definition.meaning, [&](std::optional<OnlineView> failed) {
@@ -232,6 +243,7 @@ OnlineView Materialiser::finish(const Where& where, const Definition& definition
     CHECK(done && done->running, "it was begun");
     done->done = done->running;
     done->running.reset();
+    done->measured = measured;
     return *done;
   });
 }

@@ -41,8 +41,9 @@ class Materialiser {
   OnlineView begin(const Where& where, const Definition& definition, const Materialise& how, const sql::Act& act);
   OnlineView finish(const Where& where, const Definition& definition, const OnlineView& row, UnderWay& way,
                     const sql::Act& act, const table::Workspace::Watch& watch);
-  void fill(const Where& where, const Definition& definition, const OnlineView& row, UnderWay& way,
-            const table::Workspace::Watch& watch);
+  // What a full pass measured; nothing of one that adds to what is there.
+  std::vector<Measured> fill(const Where& where, const Definition& definition, const OnlineView& row, UnderWay& way,
+                             const table::Workspace::Watch& watch);
   bool is_appended(const Where& where, const data::Version& to, std::int64_t from);
 
   sql::Database& database_;

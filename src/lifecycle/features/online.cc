@@ -5,18 +5,28 @@
 
 #include "foundation/base/error.h"
 #include "foundation/base/log.h"
+#include "foundation/base/text.h"
+#include "lifecycle/lookup/values.h"
 
 namespace falaj::features {
 namespace {
 
 sql::Act upkeep_act(const char* verb, const Where& where) { return {"system/upkeep", verb, where.scope().str(), ""}; }
 
+// A key's value as text names it.
+std::optional<lookup::Value> value_of(const std::string& text, online::Type type) {
+  if (type == online::Type::int32 || type == online::Type::int64) {
+    const auto whole = parse_int(text);
+    return whole ? std::optional<lookup::Value>(*whole) : std::nullopt;
+  }
+  return lookup::from_json(json::value(text), type);
+}
+
 }  // namespace
 
 Online::Online(sql::Database& database, resource::Resources& resources, data::Datasets& datasets, online::Store& store,
                const crypto::Key& key, const sys::Clock& clock, Metrics& metrics, OnlineLimits limits)
-    : database_(database),
-      resources_(resources),
+    : resources_(resources),
       datasets_(datasets),
       clock_(clock),
       limits_(limits),
@@ -25,11 +35,49 @@ Online::Online(sql::Database& database, resource::Resources& resources, data::Da
       views_(database, definitions_, store, key, clock),
       pushes_(database, views_, datasets, key, clock, metrics, limits.push),
       materialiser_(database, views_, datasets, clock, metrics,
-                    [this](const Where& where, const std::string& dataset) { pushes_.replay(where, dataset); }) {}
+                    [this](const Where& where, const std::string& dataset) { pushes_.replay(where, dataset); }) {
+  metrics_.before_render([this] { show(); });
+}
 
 Online::~Online() { stop(); }
 
-void Online::start() { pushes_.start(); }
+void Online::show() {
+  const auto now_us = clock_.wall().count();
+  for (const auto& view : views_.list(std::nullopt)) {
+    const Labels labels{
+        {"tenant", view.where.tenant.str()}, {"project", view.where.project.str()}, {"view", view.view}};
+    metrics_.gauge("falaj_features_failing", "Whether the last materialisation of a view failed.", labels)
+        .Set(view.problem.empty() ? 0 : 1);
+    if (!view.done) continue;
+    metrics_
+        .gauge("falaj_features_lag_seconds",
+               "How long ago the moment is up to which events of a view were materialised.", labels)
+        .Set(static_cast<double>(now_us - view.done->end_us) / 1e6);
+    for (const auto& feature : view.measured) {
+      auto of_feature = labels;
+      of_feature["feature"] = feature.name;
+      metrics_.gauge("falaj_features_null_share", "Share of entities for which a feature is null.", of_feature)
+          .Set(feature.entities == 0 ? 0 : static_cast<double>(feature.nulls) / static_cast<double>(feature.entities));
+      if (feature.distance)
+        metrics_
+            .gauge("falaj_features_distance",
+                   "Greatest difference of a feature's distribution over entities from the generation before.",
+                   of_feature)
+            .Set(*feature.distance);
+    }
+  }
+  for (const auto& set : pushes_.sets())
+    metrics_
+        .gauge("falaj_features_waiting_rows", "Pushed rows that are in no version yet.",
+               {{"tenant", set.where.tenant.str()}, {"project", set.where.project.str()}, {"dataset", set.dataset}})
+        .Set(static_cast<double>(set.waiting));
+}
+
+void Online::start() {
+  if (const auto lost = views_.recognise_store({"system/start", "features.store", "/", ""}); lost > 0)
+    log::warn("online_store_is_new", {{"views_to_bring_again", std::to_string(lost)}});
+  pushes_.start();
+}
 void Online::stop() { pushes_.stop(); }
 
 bool Online::is_used(const OnlineView& view) {
@@ -53,6 +101,33 @@ bool Online::is_used(const OnlineView& view) {
     options.cursor = page.next;
   } while (!options.cursor.empty());
   return false;
+}
+
+void Online::erase_subject(const Where& where, const std::string& dataset, const std::string& column,
+                           const std::string& subject, const sql::Act& act) {
+  pushes_.flush(where, dataset, act);  // pushed rows are erased as rows of a version
+  for (const auto& live : views_.live(where, dataset)) {
+    if (live.definition->plan.key != std::vector{column}) continue;
+    const auto value = value_of(subject, live.definition->view->key[0]);
+    if (!value) continue;  // it can be no key of this view
+    const auto key = lookup::entity_key(live.definition->view->key, std::span(&*value, 1));
+    const BytesView keys[] = {key};
+    for (const auto& space : live.spaces) views_.store().erase(*space, keys);
+  }
+}
+
+void Online::replaced(const Where& where, const std::string& dataset, std::int64_t, const sql::Act& act) {
+  for (const auto& view : views_.list(where)) {
+    if (view.dataset != dataset || !(view.done || view.running)) continue;
+    const auto definition = definitions_.view(where, view.view);
+    if (definition->meaning == view.meaning) {
+      materialiser_.run(where, view.view, {view.done ? std::optional(view.done->end_us) : std::nullopt, true}, act);
+    } else {
+      // Of a revision before: what it would have now nobody can tell, and it must not keep what it has.
+      materialiser_.remove_unused(
+          where, [&](const OnlineView& v) { return v.meaning != view.meaning; }, act);
+    }
+  }
 }
 
 void Online::follow(const Where& where, const OnlineView& view, const sql::Act& act) {

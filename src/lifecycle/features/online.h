@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "foundation/base/metrics.h"
+#include "lifecycle/data/erasure.h"
 #include "lifecycle/features/definitions.h"
 #include "lifecycle/features/materialiser.h"
 #include "lifecycle/features/online_views.h"
@@ -19,13 +20,13 @@ struct OnlineLimits {
 
 // Features at the moment of a prediction: brought into a store from datasets and by pushes, and the same as a training
 // set would say at that moment. Thread-safe.
-class Online {
+class Online final : public data::RowHolder {
  public:
   static std::span<const sql::Migration> migrations() { return online_migrations(); }
   // All of them outlive this. Everything that is kept is sealed under keys that come of `key`.
   Online(sql::Database& database, resource::Resources& resources, data::Datasets& datasets, online::Store& store,
          const crypto::Key& key, const sys::Clock& clock, Metrics& metrics, OnlineLimits limits = {});
-  ~Online();
+  ~Online() override;
   void start();  // goes on with what a kill interrupted
   void stop();
 
@@ -37,13 +38,20 @@ class Online {
   // Pushed rows become versions, new versions come online where a view says so, what is read no more is erased.
   // `go_on` is asked in between.
   void upkeep(const std::function<bool()>& go_on);
+
+  // ---- erasure. Where the subject is the entity, it is gone at once; what was computed of its rows goes when the
+  // dataset is replaced, by computing everything anew.
+  void erase_subject(const Where& where, const std::string& dataset, const std::string& column,
+                     const std::string& subject, const sql::Act& act) override;
+  void replaced(const Where& where, const std::string& dataset, std::int64_t new_version, const sql::Act& act) override;
+
   // Of every view, newest revision or not: whether it is declared so today, or a service names it.
   bool is_used(const OnlineView& view);
 
  private:
+  void show();  // gauges, before they are rendered
   void follow(const Where& where, const OnlineView& view, const sql::Act& act);
 
-  sql::Database& database_;
   resource::Resources& resources_;
   data::Datasets& datasets_;
   const sys::Clock& clock_;

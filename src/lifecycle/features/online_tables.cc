@@ -15,7 +15,7 @@ constexpr sql::Migration kMigrations[] = {
      " run_number BIGINT NOT NULL, run_generation BIGINT NOT NULL, run_version BIGINT NOT NULL,"
      " run_rows BIGINT NOT NULL, run_end_us BIGINT NOT NULL,"
      " passes BIGINT NOT NULL, generations BIGINT NOT NULL, swept BIGINT NOT NULL,"
-     " problem TEXT NOT NULL, changed_us BIGINT NOT NULL);"
+     " problem TEXT NOT NULL, changed_us BIGINT NOT NULL, measured TEXT NOT NULL);"
      "CREATE INDEX feature_online_where ON feature_online(tenant, project, view);"
      "CREATE TABLE feature_pushed(tenant TEXT NOT NULL, project TEXT NOT NULL, dataset TEXT NOT NULL,"
      " epoch BIGINT NOT NULL, sequence BIGINT NOT NULL, flushing BIGINT NOT NULL, upload TEXT NOT NULL,"
@@ -27,7 +27,8 @@ constexpr sql::Migration kMigrations[] = {
      " id TEXT NOT NULL, sequence BIGINT NOT NULL, at_us BIGINT NOT NULL, PRIMARY KEY(tenant, project, dataset, id));"
      "CREATE INDEX feature_push_id_at ON feature_push_id(at_us);"
      "CREATE TABLE feature_flush(tenant TEXT NOT NULL, project TEXT NOT NULL, dataset TEXT NOT NULL,"
-     " version BIGINT NOT NULL, epoch BIGINT NOT NULL, PRIMARY KEY(tenant, project, dataset, version))"},
+     " version BIGINT NOT NULL, epoch BIGINT NOT NULL, PRIMARY KEY(tenant, project, dataset, version));"
+     "CREATE TABLE feature_store(one BIGINT PRIMARY KEY, id TEXT NOT NULL)"},
 };
 
 std::optional<Pass> pass_at(const sql::Row& row, int first) {
@@ -52,6 +53,7 @@ OnlineView view_of(const sql::Row& row) {
                row.integer(17),
                row.integer(18),
                std::string(row.text(19)),
+               decode<std::vector<Measured>>(parse_json(row.text(21)), "reading what was measured"),
                row.integer(20)};
   return v;
 }
@@ -82,14 +84,16 @@ std::vector<OnlineView> list_views(sql::Reader& r, const std::optional<Where>& w
 
 void put_view(sql::Writer& w, const OnlineView& v) {
   const auto done = v.done.value_or(Pass{}), run = v.running.value_or(Pass{});
+  const auto measured = json::serialize(encode(v.measured));
   w.execute(
-      "INSERT INTO feature_online VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+      "INSERT INTO feature_online VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
       " ON CONFLICT(meaning) DO UPDATE SET revision = excluded.revision, done_number = excluded.done_number,"
       " done_generation = excluded.done_generation, done_version = excluded.done_version,"
       " done_rows = excluded.done_rows, done_end_us = excluded.done_end_us, run_number = excluded.run_number,"
       " run_generation = excluded.run_generation, run_version = excluded.run_version, run_rows = excluded.run_rows,"
       " run_end_us = excluded.run_end_us, passes = excluded.passes, generations = excluded.generations,"
-      " swept = excluded.swept, problem = excluded.problem, changed_us = excluded.changed_us",
+      " swept = excluded.swept, problem = excluded.problem, changed_us = excluded.changed_us,"
+      " measured = excluded.measured",
       {v.meaning.view(),
        v.where.tenant.str(),
        v.where.project.str(),
@@ -110,11 +114,21 @@ void put_view(sql::Writer& w, const OnlineView& v) {
        v.generations,
        v.swept,
        v.problem,
-       v.changed_us});
+       v.changed_us,
+       measured});
 }
 
 void delete_view(sql::Writer& w, const Digest& meaning) {
   w.execute("DELETE FROM feature_online WHERE meaning = ?", {meaning.view()});
+}
+
+std::string store_id(sql::Reader& r) {
+  return r.first("SELECT id FROM feature_store", {}, [](const sql::Row& row) { return std::string(row.text(0)); })
+      .value_or("");
+}
+
+void put_store_id(sql::Writer& w, const std::string& id) {
+  w.execute("INSERT INTO feature_store VALUES(1, ?) ON CONFLICT(one) DO UPDATE SET id = excluded.id", {id});
 }
 
 std::optional<PushedSet> find_pushed(sql::Reader& r, const Where& where, const std::string& dataset) {

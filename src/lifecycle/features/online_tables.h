@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "foundation/base/shape.h"
 #include "lifecycle/data/types.h"
 #include "storage/sql/database.h"
 
@@ -26,6 +27,15 @@ struct Pass {
   std::int64_t end_us = 0;   // events up to then
 };
 
+// One feature over all entities that a full pass wrote, as of its end.
+struct Measured {
+  std::string name;
+  std::int64_t entities = 0, nulls = 0;
+  std::optional<double> mean, deviation, distance;  // from what the full pass before measured
+  std::vector<double> quantiles;                    // 0.01 0.05 0.25 0.5 0.75 0.95 0.99
+  std::string sketch;                               // to compare the next with, in base64
+};
+
 // One meaning of a view that is, or was, online.
 struct OnlineView {
   Digest meaning;
@@ -37,6 +47,7 @@ struct OnlineView {
   std::optional<Pass> running;  // begun and not done: it is gone on with, or replaced by one into a new generation
   std::int64_t passes = 0, generations = 0, swept = 0;  // numbers given so far; generations up to `swept` are erased
   std::string problem;                                  // of the last pass, "" = none
+  std::vector<Measured> measured;
   std::int64_t changed_us = 0;
 };
 
@@ -44,6 +55,10 @@ std::optional<OnlineView> find_view(sql::Reader& r, const Digest& meaning);
 std::vector<OnlineView> list_views(sql::Reader& r, const std::optional<Where>& where);
 void put_view(sql::Writer& w, const OnlineView& view);
 void delete_view(sql::Writer& w, const Digest& meaning);
+
+// The store that the views are in, by a name that it has too.
+std::string store_id(sql::Reader& r);  // "" = none yet
+void put_store_id(sql::Writer& w, const std::string& id);
 
 // ---- rows that were pushed and are in no version yet
 struct PushedRows {
@@ -81,3 +96,16 @@ void put_flush(sql::Writer& w, const Where& where, const std::string& dataset, s
 std::int64_t covered_by(sql::Reader& r, const Where& where, const std::string& dataset, std::int64_t version);
 
 }  // namespace falaj::features
+
+template <>
+struct falaj::Shape<falaj::features::Measured> {
+  using T = features::Measured;
+  static constexpr std::string_view name = "MeasuredFeature";
+  static constexpr auto fields = std::make_tuple(
+      field("name", &T::name, "The feature."), field("entities", &T::entities, "Over how many entities."),
+      field("nulls", &T::nulls, "For how many it is null."), field("mean", &T::mean, "Of numbers."),
+      field("deviation", &T::deviation, "Standard deviation, of numbers."),
+      field("distance", &T::distance, "Greatest difference of the distribution from the full pass before (0 to 1)."),
+      field("quantiles", &T::quantiles, "0.01, 0.05, 0.25, 0.5, 0.75, 0.95 and 0.99; of numbers."),
+      field("sketch", &T::sketch, "The distribution, to compare others with."));
+};

@@ -62,7 +62,7 @@ class OnlineTest : public ::testing::TestWithParam<std::string> {
     Entities entities;
     auto& column = entities.columns.emplace_back("k", std::vector<lookup::Value>());
     for (const auto& key : keys) column.second.emplace_back(key);
-    return online_->views().get(kFlights, online_->definitions().select(kFlights, features), entities, as_of);
+    return online_->views().get(online_->definitions().select(kFlights, features), entities, as_of);
   }
   // "value status", of one entity.
   std::string one(const std::string& feature, const std::string& key,
@@ -190,6 +190,43 @@ TEST_P(OnlineTest, AnotherMeaningNeverReadsTheRowsOfTheOld) {
       "{features: [\"view:v\"]}}");
   EXPECT_EQ(online_->materialiser().remove_unused(kFlights, unused, act()), 1U);
   EXPECT_ERROR(get({"view@1:v"}, {"a"}), Code::conflict);
+}
+
+TEST_P(OnlineTest, ExpressionsSayTheSameOnlineAndInTrainingSets) {
+  declare_events();
+  declare_view(R"yaml({entity: thing, dataset: events, time: t, tile: 1m, features: [{name: newest, column: v}],
+    aggregates: [{name: n, aggregate: count, window: 10m}, {name: total, aggregate: sum, of: v, window: 10m}],
+    request: [{name: x, type: float64}, {name: word, type: text}],
+    expressions: [{name: ratio, is: "x / total"}, {name: big, is: "case when word = 'all' then true else n > 1 end"},
+                  {name: hour, is: "if(x > 2, 'late', word)"}]})yaml");
+  declare_view("{request: [{name: x, type: float64}], expressions: [{name: twice, is: x * 2}]}", "alone");
+  EXPECT_ERROR(materialise("alone"), Code::invalid);
+  f_.ingest("events", fmt::format("t,known,k,v,w\n{0},{0},a,5,x\n{0},{0},a,3,x\n{0},{0},b,1,x\n", time_text(now())));
+  materialise();
+  Entities asked{{{"k", {lookup::Value("a"), lookup::Value("b"), lookup::Value("c")}},
+                  {"x", {4.0, lookup::Value(), 3.0}},
+                  {"word", {lookup::Value("some"), lookup::Value("all"), lookup::Value()}}}};
+  const auto got = online_->views().get(
+      online_->definitions().select(kFlights, {"view:ratio", "view:big", "view:hour", "alone:twice"}), asked);
+  std::vector<std::string> online(3);
+  for (const auto& column : got)
+    for (std::size_t i = 0; i < 3; ++i)
+      online[i] += "|" + json::serialize(lookup::to_json(column.values[i], column.type));
+  EXPECT_EQ(online, (std::vector<std::string>{"|5E-1|true|\"late\"|8E0", "|null|true|\"all\"|null",
+                                              "|null|false|\"late\"|6E0"}));
+  f_.apply(
+      "{apiVersion: falaj/v1, kind: FeatureService, metadata: {tenant: acme, project: flights, name: s}, spec: "
+      "{features: [\"view:ratio\", \"view:big\", \"view:hour\", \"alone:twice\"]}}");
+  f_.declare("spine",
+             "{columns: [{name: at, type: timestamp}, {name: k, type: text}, {name: x, type: float64}, {name: "
+             "word, type: text}], time: at}");
+  f_.ingest("spine", fmt::format("at,k,x,word\n{0},a,4,some\n{0},b,,all\n{0},c,3,\n", time_text(now())));
+  Features features(*f_.resources, *f_.datasets, online_->definitions());
+  const auto set = features.train_set(kFlights, {"s", {"spine", std::nullopt}, "", "set"}, anything, act());
+  EXPECT_EQ(f_.rows(set, "SELECT k, ratio, big, hour, twice FROM v"),
+            (std::vector<std::string>{"a|0.5|1|late|8", "b|null|1|all|null", "c|null|0|late|6"}));
+  declare_view("{request: [{name: x, type: float64}], expressions: [{name: twice, is: y * 2}]}", "alone");
+  EXPECT_ERROR(get({"alone:twice"}, {"a"}), Code::invalid);
 }
 
 TEST_P(OnlineTest, FollowsItsDatasetAndStoresWhatWasPushed) {

@@ -13,22 +13,39 @@ namespace {
 
 bool same(const Where& a, const Where& b) { return a.tenant == b.tenant && a.project == b.project; }
 
-bool is_whole(lookup::Aggregate aggregate) {
-  return aggregate == lookup::Aggregate::count || aggregate == lookup::Aggregate::distinct_approx;
-}
-
 // Where a feature is found in what a view says of an entity.
 struct Place {
-  bool window = false;
+  enum class In { row, window, computed } in = In::row;
   std::size_t index = 0;
+  online::Type type = online::Type::float64;
 };
 
-Place place_of(const lookup::View& view, const std::string& name) {
+Place place_of(const Definition& definition, const std::string& name) {
+  const auto& view = *definition.view;
   for (std::size_t i = 0; i < view.rows.size(); ++i)
-    if (view.rows[i].name == name) return {false, i};
-  const auto found = std::find(view.window_names.begin(), view.window_names.end(), name);
-  CHECK(found != view.window_names.end(), "a selected feature is one of its view");
-  return {true, static_cast<std::size_t>(found - view.window_names.begin())};
+    if (view.rows[i].name == name) return {Place::In::row, i, view.rows[i].type};
+  for (std::size_t i = 0; i < view.window_names.size(); ++i)
+    if (view.window_names[i] == name)
+      return {Place::In::window, i,
+              lookup::is_whole(view.windows.features()[i].aggregate) ? online::Type::int64 : online::Type::float64};
+  for (std::size_t i = 0; i < definition.computed.size(); ++i)
+    if (definition.computed.name(i) == name) return {Place::In::computed, i, definition.computed.type(i)};
+  CHECK(false, "a selected feature is one of its view");
+  return {};
+}
+
+// The columns of the request that a view's expressions name, if some of those are asked for.
+std::vector<const std::vector<lookup::Value>*> request_of(const Definition& definition, const Entities& entities) {
+  std::vector<const std::vector<lookup::Value>*> out;
+  for (const auto& field : definition.computed.request()) {
+    const auto found = std::find_if(entities.columns.begin(), entities.columns.end(),
+                                    [&](const auto& column) { return column.first == field.name; });
+    if (found == entities.columns.end())
+      throw Error(Code::invalid, fmt::format("entities: '{}' is missing, which expressions of feature view '{}' need",
+                                             field.name, definition.name));
+    out.push_back(&found->second);
+  }
+  return out;
 }
 
 void add_window(FeatureColumn& column, lookup::Cell cell) {
@@ -39,6 +56,13 @@ void add_window(FeatureColumn& column, lookup::Cell cell) {
   else
     column.values.emplace_back(*cell);
   column.statuses.push_back(cell ? online::Status::present : online::Status::null);
+  column.event_us.push_back(0);
+}
+
+void add_computed(FeatureColumn& column, lookup::Value value) {
+  const bool null = std::holds_alternative<std::monostate>(value);
+  column.values.push_back(std::move(value));
+  column.statuses.push_back(null ? online::Status::null : online::Status::present);
   column.event_us.push_back(0);
 }
 
@@ -115,11 +139,48 @@ std::shared_ptr<const online::Space> OnlineViews::space(const Digest& meaning, s
     ByteWriter name;
     name.raw(meaning.view());
     name.u64(static_cast<std::uint64_t>(generation));
-    std::vector<online::NumberedKey> keys;
-    keys.push_back({1, seal_key_.copy()});
-    space = std::make_shared<const online::Space>(online::Space(name.bytes(), address_key_, std::move(keys)));
+    space = make_space(name.bytes());
   }
   return space;
+}
+
+std::shared_ptr<const online::Space> OnlineViews::make_space(BytesView name) const {
+  std::vector<online::NumberedKey> keys;
+  keys.push_back({1, seal_key_.copy()});
+  return std::make_shared<const online::Space>(online::Space(name, address_key_, std::move(keys)));
+}
+
+std::size_t OnlineViews::recognise_store(const sql::Act& act) {
+  const auto marks = make_space(as_bytes("falaj online store"));
+  const BytesView key[] = {as_bytes("id")};
+  const auto known = database_.read([](sql::Reader& r) { return store_id(r); });
+  {
+    const auto snapshot = store_.snapshot();
+    std::optional<online::Row> mark[1];
+    snapshot->get(*marks, key, mark);
+    if (mark[0] && !known.empty() && as_text(mark[0]->payload) == known) return 0;
+  }
+  std::size_t lost = 0;
+  for (const auto& view : list(std::nullopt)) {
+    if (!view.done && !view.running) continue;
+    ++lost;
+    change(act, view.meaning, [&](std::optional<OnlineView> row) {
+      CHECK(row, "it is there");
+      auto pass = row->done ? *row->done : *row->running;
+      pass.number = ++row->passes;
+      pass.generation = ++row->generations;
+      row->running = pass;
+      row->done.reset();
+      row->problem.clear();
+      return *row;
+    });
+  }
+  // Last, so that a kill before this begins again.
+  const auto id = to_hex(crypto::Key::random().view().first(16));
+  database_.write(act, [&](sql::Writer& w) { put_store_id(w, id); });
+  const online::Write write{key[0], {clock_.wall().count(), clock_.wall().count(), as_bytes(id)}, 0};
+  store_.put(*marks, std::span(&write, 1));
+  return lost;
 }
 
 std::vector<OnlineViews::Live> OnlineViews::live(const Where& where, const std::string& dataset) {
@@ -161,40 +222,59 @@ std::vector<Bytes> OnlineViews::keys_of(const Definition& definition, const Enti
   return out;
 }
 
-std::vector<FeatureColumn> OnlineViews::get(const Where&, const std::vector<Selected>& wanted, const Entities& entities,
+void OnlineViews::read(online::Snapshot& snapshot, const Definition& definition, const Entities& entities,
+                       std::int64_t now_us, const std::function<void(std::size_t, const lookup::Found&)>& each) {
+  if (!definition.has_entity()) {
+    for (std::size_t i = 0; i < entities.size(); ++i) each(i, {});
+    return;
+  }
+  const auto online = find(definition.meaning);
+  if (!online || !online->done)
+    throw Error(Code::conflict,
+                fmt::format("feature view '{}' is not online: 'falaj features materialize {}' brings it there",
+                            definition.name, definition.name));
+  const auto keys = keys_of(definition, entities);
+  const std::vector<BytesView> key_views(keys.begin(), keys.end());
+  lookup::read(snapshot, *space(definition.meaning, online->done->generation), *definition.view, key_views, now_us,
+               each);
+}
+
+std::vector<FeatureColumn> OnlineViews::get(const std::vector<Selected>& wanted, const Entities& entities,
                                             std::optional<std::int64_t> as_of_us) {
   const auto now_us = as_of_us.value_or(clock_.wall().count());
   std::vector<FeatureColumn> out;
   const auto snapshot = store_.snapshot();
-  for (const auto& selected : wanted) {
-    const auto& definition = *selected.from;
-    const auto online = find(definition.meaning);
-    if (!online || !online->done)
-      throw Error(Code::conflict, fmt::format("feature view '{}' is not online: 'falaj features materialize {}' brings "
-                                              "it there",
-                                              definition.name, definition.name));
-    const auto& view = *definition.view;
+  for (const auto& [from, features] : wanted) {
+    const auto& definition = *from;
     const auto first = out.size();
     std::vector<Place> places;
-    for (const auto& name : selected.features) {
-      const auto place = places.emplace_back(place_of(view, name));
-      const auto type = !place.window                                              ? view.rows[place.index].type
-                        : is_whole(view.windows.features()[place.index].aggregate) ? online::Type::int64
-                                                                                   : online::Type::float64;
-      auto& column = out.emplace_back(FeatureColumn{definition.name, name, type, {}, {}, {}});
+    bool computes = false;
+    for (const auto& name : features) {
+      const auto place = places.emplace_back(place_of(definition, name));
+      computes |= place.in == Place::In::computed;
+      auto& column = out.emplace_back(FeatureColumn{definition.name, name, place.type, {}, {}, {}});
       column.values.reserve(entities.size());
     }
-    const auto keys = keys_of(definition, entities);
-    const std::vector<BytesView> key_views(keys.begin(), keys.end());
-    lookup::read(*snapshot, *space(definition.meaning, online->done->generation), view, key_views, now_us,
-                 [&](std::size_t, const lookup::Found& found) {
-                   for (std::size_t f = 0; f < places.size(); ++f) {
-                     if (places[f].window)
-                       add_window(out[first + f], found.windows[places[f].index]);
-                     else
-                       add_row_value(out[first + f], places[f].index, found);
-                   }
-                 });
+    const auto request = computes ? request_of(definition, entities) : std::vector<const std::vector<lookup::Value>*>();
+    std::vector<lookup::Value> fields(request.size());
+    lookup::Computed::Inputs inputs;
+    read(*snapshot, definition, entities, now_us, [&](std::size_t i, const lookup::Found& found) {
+      for (std::size_t f = 0; f < fields.size(); ++f) fields[f] = (*request[f])[i];
+      if (computes) definition.computed.load(inputs, fields, found);
+      for (std::size_t f = 0; f < places.size(); ++f) {
+        auto& column = out[first + f];
+        switch (places[f].in) {
+          case Place::In::row:
+            add_row_value(column, places[f].index, found);
+            break;
+          case Place::In::window:
+            add_window(column, found.windows[places[f].index]);
+            break;
+          case Place::In::computed:
+            add_computed(column, definition.computed.compute(places[f].index, inputs));
+        }
+      }
+    });
     snapshot->clear();
   }
   return out;

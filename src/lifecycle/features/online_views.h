@@ -26,7 +26,7 @@ struct FeatureColumn {
   std::vector<online::Status> statuses;
   std::vector<std::int64_t> event_us;  // of the newest row; 0 for windows, which have no such moment
 };
-// By the name of the key's column, one value for each entity.
+// By the name of the key's column, or of a field of the request, one value for each entity.
 struct Entities {
   std::vector<std::pair<std::string, std::vector<lookup::Value>>> columns;
   std::size_t size() const { return columns.empty() ? 0 : columns.front().second.size(); }
@@ -41,8 +41,12 @@ class OnlineViews {
               const sys::Clock& clock);
 
   // As of now unless told. Errors: invalid (a key), conflict (before the last write, or nothing is online).
-  std::vector<FeatureColumn> get(const Where& where, const std::vector<Selected>& wanted, const Entities& entities,
+  std::vector<FeatureColumn> get(const std::vector<Selected>& wanted, const Entities& entities,
                                  std::optional<std::int64_t> as_of_us = std::nullopt);
+
+  // Sees to it that the store is the one the views were brought into. When it is not, because it was lost or the
+  // database is a restored one, every view is to be brought there again; returns how many those are.
+  std::size_t recognise_store(const sql::Act& act);
 
   std::optional<OnlineView> find(const Digest& meaning) const;
   std::vector<OnlineView> list(const std::optional<Where>& where) const;
@@ -63,6 +67,9 @@ class OnlineViews {
   online::Store& store() { return store_; }
 
  private:
+  void read(online::Snapshot& snapshot, const Definition& definition, const Entities& entities, std::int64_t now_us,
+            const std::function<void(std::size_t, const lookup::Found&)>& each);
+  std::shared_ptr<const online::Space> make_space(BytesView name) const;
   std::vector<Bytes> keys_of(const Definition& definition, const Entities& entities) const;
 
   sql::Database& database_;

@@ -34,8 +34,12 @@ struct AggregateSpec {
   std::int64_t window_us = 0;
   std::vector<FilterSpec> where;
 };
+// Computed when it is asked for.
+struct ExpressionSpec {
+  std::string name, is, description;
+};
 struct FeatureViewSpec {
-  std::string entity;
+  std::string entity;  // "" when everything comes with the request
   std::string dataset;
   std::string sql;               // over the dataset; "" = its rows as they are
   std::vector<std::string> key;  // as the rows call the entity's key; empty = by the same names
@@ -44,6 +48,8 @@ struct FeatureViewSpec {
   std::int64_t tile_us = 0;
   std::vector<RowFeatureSpec> features;
   std::vector<AggregateSpec> aggregates;
+  std::vector<data::ColumnSpec> request;
+  std::vector<ExpressionSpec> expressions;
   std::string owner;
   std::optional<std::int64_t> materialize_us;  // how often new versions are brought online; only when asked if absent
 };
@@ -115,17 +121,30 @@ struct Shape<features::AggregateSpec> {
       field("description", &S::description, "For people.").length(0, 4000));
 };
 template <>
+struct Shape<features::ExpressionSpec> {
+  using S = features::ExpressionSpec;
+  static constexpr std::string_view name = "ExpressionSpec";
+  static constexpr auto fields = std::make_tuple(
+      field("name", &S::name, "What models call it.")
+          .required()
+          .text({features::is_feature_name, features::kFeatureNameRule}),
+      field("is", &S::is, "Of fields of the request and of the view's features: distance / 100 > origin_delay_3h.")
+          .required()
+          .length(1, 4000),
+      field("description", &S::description, "For people.").length(0, 4000));
+};
+template <>
 struct Shape<features::FeatureViewSpec> {
   using S = features::FeatureViewSpec;
   static constexpr std::string_view name = "FeatureViewSpec";
   static constexpr auto fields = std::make_tuple(
-      field("entity", &S::entity, "What the features are about.").required().text({is_name, kNameRule}),
-      field("dataset", &S::dataset, "The dataset they are made of.").required().text({is_name, kNameRule}),
+      field("entity", &S::entity, "What the features are about; absent when all come of the request.").length(0, 63),
+      field("dataset", &S::dataset, "The dataset they are made of.").length(0, 63),
       field("sql", &S::sql,
             "A SELECT over the dataset, by its name, that gives the rows; the dataset's own when absent.")
           .length(0, 20'000),
       field("key", &S::key, "What the rows call the entity's key; the same names when absent.").length(0, 8),
-      field("time", &S::time, "The column that says when a row happened.").required().length(1, 255),
+      field("time", &S::time, "The column that says when a row happened.").length(0, 255),
       field("available", &S::available, "The column that says when it could be known; when it happened, if absent.")
           .length(0, 255),
       field("ttl", &S::ttl_us, "How old the newest row may be to count.")
@@ -136,6 +155,8 @@ struct Shape<features::FeatureViewSpec> {
           .range(0, features::kHundredYearsUs),
       field("features", &S::features, "Columns of the newest row.").length(0, 1000),
       field("aggregates", &S::aggregates, "Computed over windows of time.").length(0, 1000),
+      field("request", &S::request, "Fields that come with a request, or are columns of the spine.").length(0, 200),
+      field("expressions", &S::expressions, "Computed when they are asked for.").length(0, 1000),
       field("owner", &S::owner, "Who answers for it.").length(0, 200),
       field("materialize", &S::materialize_us,
             "How often, at most, a new version of the dataset is brought online; only when asked if absent.")

@@ -35,7 +35,8 @@ Thing version_thing(std::string_view name, std::int64_t number) {
 // The direct neighbours of things of one project, read from what tracking and the registry keep.
 class Neighbours {
  public:
-  Neighbours(sql::Reader& reader, const Where& where) : reader_(reader), where_(where) {}
+  Neighbours(sql::Reader& reader, const Where& where, const DatasetLinks& datasets)
+      : reader_(reader), where_(where), datasets_(datasets) {}
 
   void need(const Thing& thing) {
     if (!exists(thing))
@@ -45,6 +46,7 @@ class Neighbours {
 
   std::vector<Edge> above(const Thing& thing) {
     edges_.clear();
+    if (thing.kind == Kind::dataset) beside_dataset(thing, true);
     if (thing.kind == Kind::run) above_run(thing);
     if (thing.kind == Kind::logged_model) above_model(thing);
     if (thing.kind == Kind::version) above_version(thing);
@@ -67,6 +69,7 @@ class Neighbours {
     if (thing.kind == Kind::run) return track::find_run(reader_, where_, thing.id).has_value();
     if (thing.kind == Kind::logged_model) return track::find_logged_model(reader_, where_, thing.id).has_value();
     if (thing.kind == Kind::version) return version_of(thing).has_value();
+    if (datasets_ && datasets_(reader_, thing.id, true)) return true;
     const auto [name, digest] = dataset_of(thing);
     return reader_
         .first(
@@ -136,7 +139,16 @@ class Neighbours {
     return std::nullopt;
   }
 
+  void beside_dataset(const Thing& dataset, bool upward) {
+    if (!datasets_) return;
+    for (auto& id : datasets_(reader_, dataset.id, upward).value_or(std::vector<std::string>{})) {
+      Thing other{Kind::dataset, std::move(id)};
+      upward ? add(std::move(other), dataset, "rows") : add(dataset, std::move(other), "rows");
+    }
+  }
+
   void below_dataset(const Thing& dataset) {
+    beside_dataset(dataset, false);
     const auto [name, digest] = dataset_of(dataset);
     reader_.query(
         "SELECT r.run_id FROM track_experiment e JOIN track_dataset d ON d.experiment = e.id"
@@ -204,11 +216,13 @@ class Neighbours {
 
   sql::Reader& reader_;
   const Where& where_;
+  const DatasetLinks& datasets_;
   std::vector<Edge> edges_;
 };
 
-Lineage walk(sql::Reader& reader, const Where& where, const Thing& start, std::size_t things_max, bool upward) {
-  Neighbours neighbours(reader, where);
+Lineage walk(sql::Reader& reader, const Where& where, const Thing& start, std::size_t things_max, bool upward,
+             const DatasetLinks& datasets) {
+  Neighbours neighbours(reader, where, datasets);
   neighbours.need(start);
   Lineage out;
   std::set<Thing> seen{start};
@@ -247,10 +261,18 @@ std::optional<Kind> parse_thing_kind(std::string_view text) {
 }
 
 Lineage up(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max) {
-  return walk(reader, where, thing, things_max, true);
+  return walk(reader, where, thing, things_max, true, {});
 }
 Lineage down(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max) {
-  return walk(reader, where, thing, things_max, false);
+  return walk(reader, where, thing, things_max, false, {});
+}
+Lineage up(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max,
+           const DatasetLinks& datasets) {
+  return walk(reader, where, thing, things_max, true, datasets);
+}
+Lineage down(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max,
+             const DatasetLinks& datasets) {
+  return walk(reader, where, thing, things_max, false, datasets);
 }
 
 json::object to_json(const Lineage& lineage) {

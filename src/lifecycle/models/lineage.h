@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,7 +25,7 @@ std::optional<Thing::Kind> parse_thing_kind(std::string_view name);
 
 struct Edge {
   Thing from, to;   // `to` was made with `from`
-  std::string how;  // "input", "output", "registered", "copied"
+  std::string how;  // "input", "output", "registered", "copied", "rows" (from dataset to dataset)
   friend auto operator<=>(const Edge&, const Edge&) = default;
 };
 struct Lineage {
@@ -39,6 +40,15 @@ inline constexpr std::size_t kLineageMax = 5'000;
 // what was registered says it all. Throws not_found when the project has no such thing.
 Lineage up(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max = kLineageMax);
 Lineage down(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max = kLineageMax);
+
+// What a dataset "NAME@DIGEST" was made of (`upward`), or what other datasets were made of it; nothing when there is
+// none of that name. With it lineage goes from dataset to dataset; without, only runs connect them.
+using DatasetLinks =
+    std::function<std::optional<std::vector<std::string>>(sql::Reader& reader, const std::string& id, bool upward)>;
+Lineage up(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max,
+           const DatasetLinks& datasets);
+Lineage down(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max,
+             const DatasetLinks& datasets);
 
 json::object to_json(const Lineage& lineage);
 // The run as OpenLineage 2-0-2 tells it: START, then how it ended, with its datasets and models as inputs and outputs.

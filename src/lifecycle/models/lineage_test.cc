@@ -56,6 +56,24 @@ TEST_P(LineageOf, AVersionLeadsUpToItsData) {
   EXPECT_THAT(lineage.edges, Contains(Edge{{Kind::version, "delay/1"}, {Kind::version, "copy/1"}, "copied"}));
 }
 
+TEST_P(LineageOf, GoesFromDatasetToDatasetWhereSomebodyKnowsThem) {
+  // raw -> flights.csv, which the first run used
+  const DatasetLinks links = [](sql::Reader&, const std::string& id,
+                                bool upward) -> std::optional<std::vector<std::string>> {
+    if (id == "raw@r1") return upward ? std::vector<std::string>{} : std::vector<std::string>{"flights.csv@d1"};
+    if (id == "flights.csv@d1") return upward ? std::vector<std::string>{"raw@r1"} : std::vector<std::string>{};
+    return std::nullopt;
+  };
+  base.database->read([&](sql::Reader& r) {
+    const Edge rows{{Kind::dataset, "raw@r1"}, {Kind::dataset, "flights.csv@d1"}, "rows"};
+    EXPECT_THAT(up(r, kFlights, {Kind::run, pretraining}, 100, links).edges, Contains(rows));
+    const auto below = down(r, kFlights, {Kind::dataset, "raw@r1"}, 100, links);
+    EXPECT_THAT(below.edges, Contains(rows));
+    EXPECT_THAT(below.things, Contains(Thing{Kind::version, "copy/1"}));
+    EXPECT_ERROR(down(r, kFlights, {Kind::dataset, "none@x"}, 100, links), Code::not_found);
+  });
+}
+
 TEST_P(LineageOf, DataLeadsDownToVersions) {
   const auto lineage = go(down, {Kind::dataset, "flights.csv@d1"});
   EXPECT_THAT(lineage.things, Contains(Thing{Kind::version, "delay/1"}));

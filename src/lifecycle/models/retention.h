@@ -49,6 +49,7 @@ struct RetentionReport {
   std::int64_t policies = 0;
   std::int64_t archived_runs = 0;
   std::int64_t removed_runs = 0, removed_experiments = 0, removed_models = 0, removed_blobs = 0;
+  std::int64_t erased_rows = 0;             // of people, past the retention of their dataset; data::Erasures does it
   std::int64_t files = 0, bytes = 0;        // of what was removed: artifacts, blobs, points
   std::optional<std::int64_t> freed_bytes;  // that the store gave back; unset: it was not collected
   std::int64_t kept = 0;                    // due, but not removed
@@ -124,6 +125,7 @@ struct Shape<models::RetentionReport> {
       field("removed_experiments", &T::removed_experiments, "Experiments removed for good."),
       field("removed_models", &T::removed_models, "Logged models removed for good."),
       field("removed_blobs", &T::removed_blobs, "Blobs whose names were removed."),
+      field("erased_rows", &T::erased_rows, "Rows about people that were kept for as long as their dataset says."),
       field("files", &T::files, "Files of what was removed."),
       field("bytes", &T::bytes, "Of those files, blobs and points of metrics."),
       field("freed_bytes", &T::freed_bytes, "That the store gave back; absent when it was not collected."),

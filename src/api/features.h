@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to api: what the native routes and those of Feast share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "api/call.h"
+#include "lifecycle/features/online.h"
+
+namespace falaj::api {
+
+// The features that are asked for, by a service's name or their own; the caller may read all of their views. A read of
+// what is about people is recorded here.
+std::vector<features::Selected> selected(Platform& platform, Call& call, const vault::Where& where,
+                                         const std::string& service, const std::vector<std::string>& names);
+// {"origin": ["SEA", ...], ...}: by column, typed as the keys of those views are.
+enum class OtherColumns { refused, ignored };
+features::Entities entities_of(const std::vector<features::Selected>& wanted, const json::value& given,
+                               OtherColumns others = OtherColumns::refused);
+
+}  // namespace falaj::api
