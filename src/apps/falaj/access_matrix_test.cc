@@ -171,7 +171,7 @@ std::vector<Example> examples() {
       {get, "/v1/erasures", "", "/v1/erasures" + kScope, ""},
       {get, "/v1/erasures", "of another tenant", "/v1/erasures?scope=/t/other/p/maps", ""},
       {get, "/v1/erasures/{id}", "", "/v1/erasures/none" + kScope, "", 404},
-      {post, "/v1/erasures", "", "/v1/erasures" + kScope, R"({"subject":"nobody"})"},
+      {post, "/v1/erasures", "of nobody", "/v1/erasures" + kScope, R"({"subject":""})", 400},
       {post, "/v1/erasures/{id}/finish", "", "/v1/erasures/none/finish" + kScope, "{}", 404},
       {post, "/v1/erasures/plan", "", "/v1/erasures/plan" + kScope, R"({"subject":"nobody"})"},
       {get, "/v1/retention", "", "/v1/retention" + kScope, ""},
