@@ -84,6 +84,8 @@ class Datasets {
   void put_part(const Where& where, const std::string& name, const std::string& upload, std::int64_t number,
                 const blob::Source& source, const sql::Act& act);
   std::vector<Part> parts(const Where& where, const std::string& name, const std::string& upload);
+  // The version that an upload became, if it has. Throws not_found for one that nobody began, or gave up.
+  std::optional<Version> finished(const Where& where, const std::string& name, const std::string& upload);
   double progress(const std::string& upload) const;  // of a finish() that is under way, 0 to 1; 0 when none is
   // The columns that the bytes seem to have: what a new dataset may declare.
   table::Schema infer(const Where& where, const std::string& name, const std::string& upload, Format format);
@@ -121,7 +123,6 @@ class Datasets {
   struct Batch;  // rows on their way in
   class Way;     // how far a batch is
   std::vector<vault::Entry> entries(const Where& where, const std::string& upload);
-  std::optional<Version> finished(const Where& where, const std::string& name, const std::string& upload);
   void check_batch(const Where& where, Batch& batch);
   std::vector<std::pair<std::string, ExpectationSpec>> expectations(const Where& where, const std::string& dataset);
   void check_expectations(const Where& where, Batch& batch, const sql::Act& act);

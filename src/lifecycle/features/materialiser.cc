@@ -101,12 +101,12 @@ online::Changed changed(const lookup::View& view, const lookup::Record& record, 
 }
 
 Materialiser::Materialiser(sql::Database& database, OnlineViews& views, data::Datasets& datasets,
-                           const sys::Clock& clock, Metrics& metrics, Replay replay)
+                           const sys::Clock& clock, Metrics& metrics, Paused paused)
     : database_(database),
       views_(views),
       datasets_(datasets),
       clock_(clock),
-      replay_(std::move(replay)),
+      paused_(std::move(paused)),
       passes_(metrics.counter("falaj_features_materialisations_total", "Passes that brought rows online.",
                               {{"outcome", "ok"}})),
       failed_(metrics.counter("falaj_features_materialisations_total", "Passes that brought rows online.",
@@ -135,6 +135,25 @@ bool Materialiser::is_appended(const Where& where, const data::Version& to, std:
   return true;
 }
 
+// Up to which epoch pushed rows are rows of the version. That a flush made the version is written with it; that it is
+// done, a moment later.
+std::uint64_t Materialiser::covered(const Where& where, const data::Version& version) {
+  std::optional<PushedSet> set;
+  auto epoch = database_.read([&](sql::Reader& r) {
+    set = find_pushed(r, where, version.dataset);
+    return covered_by(r, where, version.dataset, version.number);
+  });
+  if (set && set->flushing > epoch && !set->upload.empty()) {
+    try {
+      const auto flushed = datasets_.finished(where, version.dataset, set->upload);
+      if (flushed && flushed->number <= version.number) epoch = set->flushing;
+    } catch (const Error& e) {
+      if (e.code() != Code::not_found) throw;
+    }
+  }
+  return static_cast<std::uint64_t>(epoch);
+}
+
 OnlineView Materialiser::begin(const Where& where, const Definition& definition, const Materialise& how,
                                const sql::Act& act) {
   const auto version = datasets_.version(where, definition.spec.dataset, std::nullopt);
@@ -161,13 +180,21 @@ OnlineView Materialiser::begin(const Where& where, const Definition& definition,
   });
 }
 
+OnlineView Materialiser::begin_paused(const Where& where, const Definition& definition, const Materialise& how,
+                                      const sql::Act& act) {
+  OnlineView row;
+  paused_(where, definition.spec.dataset, [&] {
+    row = begin(where, definition, how, act);
+    return !row.done || row.done->generation != row.running->generation;
+  });
+  return row;
+}
+
 std::vector<Measured> Materialiser::fill(const Where& where, const Definition& definition, const OnlineView& row,
                                          UnderWay& way, const table::Workspace::Watch& watch) {
   const auto& pass = *row.running;
   const bool adds = row.done && row.done->generation == pass.generation;
   const auto version = datasets_.version(where, definition.spec.dataset, pass.version);
-  const auto covered =
-      database_.read([&](sql::Reader& r) { return covered_by(r, where, version.dataset, version.number); });
   const auto room = datasets_.room();
   datasets_.open(*room, where, version, version.dataset);
   auto condition = fmt::format("at_us <= {}", pass.end_us + kSkewUs);
@@ -176,7 +203,7 @@ std::vector<Measured> Materialiser::fill(const Where& where, const Definition& d
   EventCursor events(*room, definition, condition);
   const auto& view = *definition.view;
   const auto space = views_.space(definition.meaning, pass.generation);
-  Writing writing(views_.store(), *space, view, pass, static_cast<std::uint64_t>(covered), adds,
+  Writing writing(views_.store(), *space, view, pass, covered(where, version), adds,
                   pass.end_us > clock_.wall().count() - kPastUs);
   std::optional<Measuring> measuring;
   if (!adds) measuring.emplace(view);
@@ -213,11 +240,11 @@ OnlineView Materialiser::run(const Where& where, const std::string& name, const 
                                            name));
   UnderWay way(*this, *definition);
   const auto before = views_.find(definition->meaning);
-  auto row = begin(where, *definition, how, act);
+  auto row = begin_paused(where, *definition, how, act);
   const bool resumed = before && before->running && before->running->number == row.running->number;
   row = finish(where, *definition, row, way, act, watch);
   // That was of an earlier call; what this one asks for comes after it.
-  if (resumed) row = finish(where, *definition, begin(where, *definition, how, act), way, act, watch);
+  if (resumed) row = finish(where, *definition, begin_paused(where, *definition, how, act), way, act, watch);
   sweep(row, act);
   return row;
 }
@@ -226,8 +253,6 @@ OnlineView Materialiser::finish(const Where& where, const Definition& definition
                                 const sql::Act& act, const table::Workspace::Watch& watch) {
   std::vector<Measured> measured;
   try {
-    // From here on pushes go into the new generation too; those of before are in no version, or in this one.
-    if (!row.done || row.done->generation != row.running->generation) replay_(where, definition.spec.dataset);
     measured = fill(where, definition, row, way, watch);
   } catch (const Error& e) {
     failed_.Increment();

@@ -21,10 +21,11 @@ struct Materialise {
 // recognised by its number. Thread-safe.
 class Materialiser {
  public:
-  // `replay` applies what was pushed and is in no version, for a dataset of which a new generation was begun.
-  using Replay = std::function<void(const Where&, const std::string& dataset)>;
+  // Runs `begin` while no push to the dataset is on its way into the store. When that says so, there is a new space:
+  // what was pushed and is in no version is brought there before pushes go on.
+  using Paused = std::function<void(const Where&, const std::string& dataset, const std::function<bool()>& begin)>;
   Materialiser(sql::Database& database, OnlineViews& views, data::Datasets& datasets, const sys::Clock& clock,
-               Metrics& metrics, Replay replay);
+               Metrics& metrics, Paused paused);
 
   // What is new since the last pass, if that can be told: rows were only appended, and each is looked at alone. Else
   // everything. Conflict when a pass of the view is under way.
@@ -38,6 +39,9 @@ class Materialiser {
 
  private:
   class UnderWay;
+  OnlineView begin_paused(const Where& where, const Definition& definition, const Materialise& how,
+                          const sql::Act& act);
+  std::uint64_t covered(const Where& where, const data::Version& version);
   OnlineView begin(const Where& where, const Definition& definition, const Materialise& how, const sql::Act& act);
   OnlineView finish(const Where& where, const Definition& definition, const OnlineView& row, UnderWay& way,
                     const sql::Act& act, const table::Workspace::Watch& watch);
@@ -50,7 +54,7 @@ class Materialiser {
   OnlineViews& views_;
   data::Datasets& datasets_;
   const sys::Clock& clock_;
-  const Replay replay_;
+  const Paused paused_;
   Counter& passes_;
   Counter& failed_;
   Counter& events_;

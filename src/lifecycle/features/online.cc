@@ -35,7 +35,9 @@ Online::Online(sql::Database& database, resource::Resources& resources, data::Da
       views_(database, definitions_, store, key, clock),
       pushes_(database, views_, datasets, key, clock, metrics, limits.push),
       materialiser_(database, views_, datasets, clock, metrics,
-                    [this](const Where& where, const std::string& dataset) { pushes_.replay(where, dataset); }) {
+                    [this](const Where& where, const std::string& dataset, const std::function<bool()>& begin) {
+                      pushes_.pause(where, dataset, begin);
+                    }) {
   metrics_.before_render([this] { show(); });
 }
 

@@ -167,6 +167,16 @@ std::vector<PushedRows> read_rows(sql::Reader& r, const Where& where, const std:
       });
 }
 
+std::int64_t last_sequence(sql::Reader& r, const Where& where, const std::string& dataset, std::int64_t through_epoch) {
+  return r
+      .first(
+          "SELECT COALESCE(MAX(sequence), 0) FROM feature_pushed_rows WHERE tenant = ? AND project = ? AND dataset = ?"
+          " AND epoch <= ?",
+          {where.tenant.str(), where.project.str(), dataset, through_epoch},
+          [](const sql::Row& row) { return row.integer(0); })
+      .value_or(0);
+}
+
 std::int64_t delete_rows(sql::Writer& w, const Where& where, const std::string& dataset, std::int64_t through_epoch) {
   const auto rows = w.first(
       "SELECT CAST(COALESCE(SUM(rows), 0) AS BIGINT) FROM feature_pushed_rows WHERE tenant = ? AND project = ?"

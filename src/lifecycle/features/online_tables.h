@@ -81,6 +81,7 @@ void put_pushed(sql::Writer& w, const PushedSet& set);
 void insert_rows(sql::Writer& w, const Where& where, const std::string& dataset, const PushedRows& rows);
 std::vector<PushedRows> read_rows(sql::Reader& r, const Where& where, const std::string& dataset, std::int64_t after,
                                   std::int64_t through_epoch, std::int64_t limit);
+std::int64_t last_sequence(sql::Reader& r, const Where& where, const std::string& dataset, std::int64_t through_epoch);
 // Returns how many rows that were.
 std::int64_t delete_rows(sql::Writer& w, const Where& where, const std::string& dataset, std::int64_t through_epoch);
 // The push that had this id, if there was one.

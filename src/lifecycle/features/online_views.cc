@@ -222,30 +222,52 @@ std::vector<Bytes> OnlineViews::keys_of(const Definition& definition, const Enti
   return out;
 }
 
-void OnlineViews::read(online::Snapshot& snapshot, const Definition& definition, const Entities& entities,
-                       std::int64_t now_us, const std::function<void(std::size_t, const lookup::Found&)>& each) {
-  if (!definition.has_entity()) {
-    for (std::size_t i = 0; i < entities.size(); ++i) each(i, {});
-    return;
-  }
+std::int64_t OnlineViews::generation(const Definition& definition) const {
+  if (!definition.has_entity()) return 0;
   const auto online = find(definition.meaning);
   if (!online || !online->done)
     throw Error(Code::conflict,
                 fmt::format("feature view '{}' is not online: 'falaj features materialize {}' brings it there",
                             definition.name, definition.name));
+  return online->done->generation;
+}
+
+void OnlineViews::read(online::Snapshot& snapshot, const Definition& definition, std::int64_t generation,
+                       const Entities& entities, std::int64_t now_us,
+                       const std::function<void(std::size_t, const lookup::Found&)>& each) {
+  if (!definition.has_entity()) {
+    for (std::size_t i = 0; i < entities.size(); ++i) each(i, {});
+    return;
+  }
   const auto keys = keys_of(definition, entities);
   const std::vector<BytesView> key_views(keys.begin(), keys.end());
-  lookup::read(snapshot, *space(definition.meaning, online->done->generation), *definition.view, key_views, now_us,
-               each);
+  lookup::read(snapshot, *space(definition.meaning, generation), *definition.view, key_views, now_us, each);
 }
 
 std::vector<FeatureColumn> OnlineViews::get(const std::vector<Selected>& wanted, const Entities& entities,
                                             std::optional<std::int64_t> as_of_us) {
-  const auto now_us = as_of_us.value_or(clock_.wall().count());
+  const auto generations = [&] {
+    std::vector<std::int64_t> out;
+    for (const auto& view : wanted) out.push_back(generation(*view.from));
+    return out;
+  };
+  // A generation is whole before it is the one to read, and is erased only after it was: when it is the same before and
+  // after, all of it was there.
+  while (true) {
+    const auto before = generations();
+    auto out = get(wanted, before, entities, as_of_us.value_or(clock_.wall().count()));
+    if (generations() == before) return out;
+  }
+}
+
+std::vector<FeatureColumn> OnlineViews::get(const std::vector<Selected>& wanted,
+                                            const std::vector<std::int64_t>& generations, const Entities& entities,
+                                            std::int64_t now_us) {
   std::vector<FeatureColumn> out;
   const auto snapshot = store_.snapshot();
-  for (const auto& [from, features] : wanted) {
-    const auto& definition = *from;
+  for (std::size_t v = 0; v < wanted.size(); ++v) {
+    const auto& features = wanted[v].features;
+    const auto& definition = *wanted[v].from;
     const auto first = out.size();
     std::vector<Place> places;
     bool computes = false;
@@ -258,7 +280,7 @@ std::vector<FeatureColumn> OnlineViews::get(const std::vector<Selected>& wanted,
     const auto request = computes ? request_of(definition, entities) : std::vector<const std::vector<lookup::Value>*>();
     std::vector<lookup::Value> fields(request.size());
     lookup::Computed::Inputs inputs;
-    read(*snapshot, definition, entities, now_us, [&](std::size_t i, const lookup::Found& found) {
+    read(*snapshot, definition, generations[v], entities, now_us, [&](std::size_t i, const lookup::Found& found) {
       for (std::size_t f = 0; f < fields.size(); ++f) fields[f] = (*request[f])[i];
       if (computes) definition.computed.load(inputs, fields, found);
       for (std::size_t f = 0; f < places.size(); ++f) {

@@ -67,8 +67,11 @@ class OnlineViews {
   online::Store& store() { return store_; }
 
  private:
-  void read(online::Snapshot& snapshot, const Definition& definition, const Entities& entities, std::int64_t now_us,
-            const std::function<void(std::size_t, const lookup::Found&)>& each);
+  std::int64_t generation(const Definition& definition) const;  // that is read; throws conflict
+  std::vector<FeatureColumn> get(const std::vector<Selected>& wanted, const std::vector<std::int64_t>& generations,
+                                 const Entities& entities, std::int64_t now_us);
+  void read(online::Snapshot& snapshot, const Definition& definition, std::int64_t generation, const Entities& entities,
+            std::int64_t now_us, const std::function<void(std::size_t, const lookup::Found&)>& each);
   std::shared_ptr<const online::Space> make_space(BytesView name) const;
   std::vector<Bytes> keys_of(const Definition& definition, const Entities& entities) const;
 

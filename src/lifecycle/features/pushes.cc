@@ -2,6 +2,8 @@
 #include "lifecycle/features/pushes.h"
 
 #include <algorithm>
+#include <chrono>
+#include <iterator>
 #include <map>
 
 #include <fmt/format.h>
@@ -25,6 +27,8 @@ constexpr std::int64_t kPastUs = std::int64_t{3600} * 1'000'000;
 // Pushed rows come after all rows of versions, in the order in which they were pushed.
 constexpr std::uint64_t kAfterVersions = std::uint64_t{1} << 62;
 constexpr unsigned kRowBits = 16;
+constexpr std::chrono::milliseconds kFirstWait{20}, kLongestWait{2000};
+constexpr std::chrono::seconds kArriveWithin{30};
 
 std::string lines(const JsonRows& rows) {
   std::string out;
@@ -46,18 +50,18 @@ struct Pushes::Changes {
   std::vector<std::pair<Bytes, std::vector<lookup::Happened>>> entities;
 };
 
-struct Pushes::Arrival {
-  bool there = false;
-  std::optional<Error> problem;
-};
-
 struct Pushes::Queued {
   Where where;
   std::string dataset;
   std::int64_t sequence = 0, epoch = 0, as_of_us = 0;
   std::shared_ptr<const Typed> rows;
   std::vector<Changes> changes;
-  std::shared_ptr<Arrival> arrival;
+
+  const Changes* find(const Digest& meaning) const {
+    const auto found = std::find_if(changes.begin(), changes.end(),
+                                    [&](const Changes& c) { return c.definition->meaning == meaning; });
+    return found == changes.end() ? nullptr : &*found;
+  }
 };
 
 // Rooms that are set up for rows of a dataset: making one takes longer than a push.
@@ -110,8 +114,14 @@ Pushes::Pushes(sql::Database& database, OnlineViews& views, data::Datasets& data
 Pushes::~Pushes() { stop(); }
 
 void Pushes::start() {
+  for (const auto& set : sets()) {
+    {
+      Lock lock(mu_);
+      applied_[name_of(set.where, set.dataset)] = set.waiting == 0 ? set.sequence : 0;
+    }
+    if (set.waiting > 0) replay(set.where, set.dataset);
+  }
   thread_ = std::thread([this] { loop(); });
-  for (const auto& set : sets()) replay(set.where, set.dataset);
 }
 
 void Pushes::stop() {
@@ -119,6 +129,7 @@ void Pushes::stop() {
     Lock lock(mu_);
     stopping_ = true;
     queued_.notify_all();
+    arrived_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
 }
@@ -201,7 +212,6 @@ Taken Pushes::push(const Where& where, const std::string& dataset, const JsonRow
               throw Error(Code::invalid, fmt::format("rows[{}].{}: lies more than five minutes in the future",
                                                      happened.event.row - 1, live.definition->spec.time));
       }
-    const auto arrival = std::make_shared<Arrival>();
     const auto taken = database_.write(act, [&](sql::Writer& w) {
       if (!how.id.empty())
         if (const auto before = find_push_id(w, where, dataset, how.id))
@@ -215,17 +225,13 @@ Taken Pushes::push(const Where& where, const std::string& dataset, const JsonRow
       insert_rows(w, where, dataset, stored);
       if (!how.id.empty()) put_push_id(w, where, dataset, how.id, stored.sequence, clock_.wall().count());
       // On the writer's thread: the order of commits is the order of the queue.
-      w.after_commit([this, where, dataset, stored, typed_rows, changes, arrival] {
-        enqueue({where, dataset, stored.sequence, stored.epoch, stored.as_of_us, typed_rows, changes, arrival});
+      w.after_commit([this, where, dataset, stored, typed_rows, changes] {
+        enqueue({where, dataset, stored.sequence, stored.epoch, stored.as_of_us, typed_rows, changes});
       });
       return Taken{stored.rows, stored.sequence, false};
     });
-    if (!taken.again) {
-      Lock lock(mu_);
-      while (!arrival->there) lock.wait(arrived_);
-      if (arrival->problem) throw Error(*arrival->problem);
-      rows_.Increment(static_cast<double>(taken.rows));
-    }
+    wait_until_applied(name_of(where, dataset), taken.sequence);
+    if (!taken.again) rows_.Increment(static_cast<double>(taken.rows));
     seconds_.Observe(std::chrono::duration<double>(clock_.now() - began).count());
     return taken;
   } catch (const Error&) {
@@ -234,10 +240,70 @@ Taken Pushes::push(const Where& where, const std::string& dataset, const JsonRow
   }
 }
 
+Pushes::Name Pushes::name_of(const Where& where, const std::string& dataset) {
+  return {where.tenant.str(), where.project.str(), dataset};
+}
+
 void Pushes::enqueue(Queued queued) {
   Lock lock(mu_);
+  const auto name = name_of(queued.where, queued.dataset);
+  if (const auto held = held_.find(name); held != held_.end()) {
+    held->second.push_back(std::move(queued));
+    return;
+  }
+  ++on_their_way_[name];
   queue_.push_back(std::move(queued));
   queued_.notify_one();
+}
+
+void Pushes::wait_until_applied(const Name& name, std::int64_t sequence) {
+  const auto began = clock_.now();
+  Lock lock(mu_);
+  while (applied_[name] < sequence) {
+    if (stopping_ || clock_.now() - began > kArriveWithin)
+      throw Error(Code::unavailable,
+                  "the rows are durable, but the online store does not take them yet; they are known "
+                  "online when it does");
+    lock.wait_for(arrived_, kLongestWait);
+  }
+}
+
+void Pushes::wait_until_idle(const Name& name) {
+  Lock lock(mu_);
+  while (on_their_way_[name] > 0) {
+    if (stopping_) throw Error(Code::cancelled, "stopping");
+    lock.wait(arrived_);
+  }
+}
+
+void Pushes::pause(const Where& where, const std::string& dataset, const std::function<bool()>& begin) {
+  // A flush that ends meanwhile would take rows out of the database after their version was passed over.
+  const Lock one(flushing_);
+  const auto name = name_of(where, dataset);
+  {
+    Lock lock(mu_);
+    held_[name];
+  }
+  // However this ends, what was held meanwhile goes on, in its order.
+  const auto go_on = [&] {
+    Lock lock(mu_);
+    auto held = std::move(held_[name]);
+    held_.erase(name);
+    on_their_way_[name] += static_cast<std::int64_t>(held.size());
+    std::move(held.begin(), held.end(), std::back_inserter(queue_));
+    queued_.notify_all();
+  };
+  try {
+    wait_until_idle(name);
+    if (begin()) {
+      replay(where, dataset);
+      wait_until_idle(name);
+    }
+  } catch (...) {
+    go_on();
+    throw;
+  }
+  go_on();
 }
 
 void Pushes::loop() {
@@ -252,82 +318,104 @@ void Pushes::loop() {
         queue_.pop_front();
       }
     }
-    std::vector<std::shared_ptr<Arrival>> arrivals;
-    for (const auto& queued : taken) arrivals.push_back(queued.arrival);
-    std::optional<Error> problem;
-    try {
-      apply(std::move(taken));
-    } catch (const Error& e) {
-      // They are durable and are brought again by the next start, or with the version they become a part of.
-      problem = e;
-      log::error("push_not_online", {{"problem", e.what()}});
-    }
+    apply_until_done(taken);
     Lock lock(mu_);
-    for (const auto& arrival : arrivals) {
-      arrival->there = true;
-      arrival->problem = problem;
+    for (const auto& queued : taken) {
+      const auto name = name_of(queued.where, queued.dataset);
+      applied_[name] = std::max(applied_[name], queued.sequence);
+      --on_their_way_[name];
     }
     arrived_.notify_all();
   }
 }
 
-void Pushes::apply(std::vector<Queued> pushes) {
-  struct Step {
-    std::uint64_t epoch, sequence;
-    std::int64_t as_of_us;
-    std::vector<lookup::Happened> events;
-  };
-  // By space, so that an entity of many pushes is written once.
-  struct Target {
-    std::shared_ptr<const Definition> definition;
-    std::shared_ptr<const online::Space> space;
-    std::map<Bytes, std::vector<Step>> entities;
-  };
-  std::map<std::pair<Digest, const online::Space*>, Target> targets;
-  for (auto& push : pushes) {
-    for (const auto& live : views_.live(push.where, push.dataset)) {
-      if (!live.definition->row_by_row) continue;  // its rows come with the version they become a part of
-      const auto& meaning = live.definition->meaning;
-      auto changes = std::find_if(push.changes.begin(), push.changes.end(),
-                                  [&](const Changes& c) { return c.definition->meaning == meaning; });
-      if (changes == push.changes.end()) {  // it came online after the push was looked at
-        push.changes.push_back(evaluate(*push.rows, live.definition));
-        changes = push.changes.end() - 1;
-      }
-      for (const auto& space : live.spaces) {
-        auto& target = targets[{meaning, space.get()}];
-        target.definition = live.definition;
-        target.space = space;
-        for (const auto& [key, events] : changes->entities) {
-          auto& step =
-              target.entities[key].emplace_back(Step{static_cast<std::uint64_t>(push.epoch),
-                                                     static_cast<std::uint64_t>(push.sequence), push.as_of_us, events});
-          for (auto& happened : step.events)
-            happened.event.row = kAfterVersions | step.sequence << kRowBits | happened.event.row;
-        }
-      }
-    }
-  }
-  for (const auto& [id, target] : targets) {
-    std::vector<BytesView> keys;
-    std::vector<const std::vector<Step>*> steps;
-    for (const auto& [key, of_key] : target.entities) {
-      keys.emplace_back(key);
-      steps.push_back(&of_key);
-    }
-    const auto& view = *target.definition->view;
-    const auto recent = clock_.wall().count() - kPastUs;
+// The next must not overtake them: records remember only the last push they have seen.
+void Pushes::apply_until_done(std::vector<Queued>& pushes) {
+  for (auto wait = kFirstWait;; wait = std::min(wait * 2, kLongestWait)) {
     try {
-      views_.store().update(*target.space, keys, [&](std::size_t i, const std::optional<online::Row>& old) {
-        auto record = old ? lookup::Record::decode(view, old->payload) : lookup::Record(view);
-        for (const auto& step : *steps[i]) record.push(step.epoch, step.sequence, step.events, step.as_of_us);
-        return std::optional(changed(view, record, steps[i]->back().as_of_us > recent));
-      });
+      return apply(pushes);
     } catch (const Error& e) {
       failed_.Increment();
-      throw;
+      log::error("push_not_online", {{"problem", e.what()}});
+      Lock lock(mu_);
+      // What is in the database is brought again by the next start, or with the version that it becomes a part of.
+      if (stopping_ || (e.code() != Code::unavailable && e.code() != Code::exhausted && e.code() != Code::conflict))
+        return;
+      lock.wait_for(queued_, wait);
     }
   }
+}
+
+// What pushes that were not looked at for this view mean to it: those of before the last start, and of before it came
+// online. All at once, as setting the engine up for a handful of rows takes longer than for thousands.
+void Pushes::evaluate_missing(std::span<Queued*> pushes, const std::shared_ptr<const Definition>& definition) {
+  Typed all;
+  std::vector<Queued*> missing;
+  std::vector<std::size_t> first;  // row of each
+  for (auto* push : pushes) {
+    if (push->find(definition->meaning)) continue;
+    missing.push_back(push);
+    first.push_back(all.rows.size());
+    if (all.dataset.empty()) all.dataset = push->rows->dataset, all.schema = push->rows->schema;
+    all.rows.insert(all.rows.end(), push->rows->rows.begin(), push->rows->rows.end());
+    push->changes.push_back({definition, {}});
+  }
+  if (missing.empty()) return;
+  for (auto& [key, events] : evaluate(all, definition).entities) {
+    for (auto& happened : events) {
+      const auto row = static_cast<std::size_t>(happened.event.row - 1);
+      const auto push = static_cast<std::size_t>(std::upper_bound(first.begin(), first.end(), row) - first.begin() - 1);
+      auto& entities = missing[push]->changes.back().entities;
+      if (entities.empty() || entities.back().first != key) entities.push_back({key, {}});
+      happened.event.row -= first[push];
+      entities.back().second.push_back(std::move(happened));
+    }
+  }
+}
+
+void Pushes::apply(std::vector<Queued>& pushes) {
+  std::map<Name, std::vector<Queued*>> by_dataset;
+  for (auto& push : pushes) by_dataset[name_of(push.where, push.dataset)].push_back(&push);
+  for (auto& [name, of_dataset] : by_dataset)
+    for (const auto& live : views_.live(of_dataset[0]->where, of_dataset[0]->dataset)) {
+      if (!live.definition->row_by_row) continue;  // its rows come with the version they become a part of
+      evaluate_missing(of_dataset, live.definition);
+      apply(of_dataset, live);
+    }
+}
+
+void Pushes::apply(std::span<Queued* const> pushes, const OnlineViews::Live& live) {
+  struct Step {
+    const Queued* push;
+    const std::vector<lookup::Happened>* events;
+  };
+  // An entity of many pushes is written once.
+  std::map<BytesView, std::vector<Step>, decltype([](BytesView a, BytesView b) {
+             return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
+           })>
+      entities;
+  for (const auto* push : pushes)
+    for (const auto& [key, events] : push->find(live.definition->meaning)->entities)
+      entities[key].push_back({push, &events});
+  std::vector<BytesView> keys;
+  std::vector<const std::vector<Step>*> steps;
+  for (const auto& [key, of_key] : entities) {
+    keys.push_back(key);
+    steps.push_back(&of_key);
+  }
+  const auto& view = *live.definition->view;
+  const auto recent_us = clock_.wall().count() - kPastUs;
+  const auto change = [&](std::size_t i, const std::optional<online::Row>& old) {
+    auto record = old ? lookup::Record::decode(view, old->payload) : lookup::Record(view);
+    for (const auto& [push, events] : *steps[i]) {
+      auto numbered = *events;
+      const auto sequence = static_cast<std::uint64_t>(push->sequence);
+      for (auto& happened : numbered) happened.event.row |= kAfterVersions | sequence << kRowBits;
+      record.push(static_cast<std::uint64_t>(push->epoch), sequence, std::move(numbered), push->as_of_us);
+    }
+    return std::optional(changed(view, record, steps[i]->back().push->as_of_us > recent_us));
+  };
+  for (const auto& space : live.spaces) views_.store().update(*space, keys, change);
 }
 
 Bytes Pushes::header(const Where& where, const std::string& dataset, std::int64_t sequence) const {
@@ -351,29 +439,22 @@ JsonRows Pushes::open(const Where& where, const std::string& dataset, const Push
 }
 
 void Pushes::replay(const Where& where, const std::string& dataset) {
-  std::shared_ptr<Arrival> last;
+  const auto spec = datasets_.spec(where, dataset);
+  const auto name = name_of(where, dataset);
   std::int64_t after = 0;
   while (true) {
     const auto batch =
         database_.read([&](sql::Reader& r) { return read_rows(r, where, dataset, after, INT64_MAX, kRowsPerRead); });
-    if (batch.empty()) break;
-    const auto spec = datasets_.spec(where, dataset);
+    if (batch.empty()) return;
     for (const auto& rows : batch) {
-      last = std::make_shared<Arrival>();
-      enqueue({where,
-               dataset,
-               rows.sequence,
-               rows.epoch,
-               rows.as_of_us,
-               std::make_shared<const Typed>(typed(spec, dataset, open(where, dataset, rows))),
-               {},
-               last});
+      auto typed_rows = std::make_shared<const Typed>(typed(spec, dataset, open(where, dataset, rows)));
       after = rows.sequence;
+      Lock lock(mu_);
+      ++on_their_way_[name];  // past those that are held
+      queue_.push_back({where, dataset, rows.sequence, rows.epoch, rows.as_of_us, std::move(typed_rows), {}});
+      queued_.notify_one();
     }
   }
-  Lock lock(mu_);
-  while (last && !last->there) lock.wait(arrived_);
-  if (last && last->problem) throw Error(*last->problem);
 }
 
 std::vector<PushedSet> Pushes::sets() {
@@ -412,6 +493,8 @@ std::optional<data::Version> Pushes::flush(const Where& where, const std::string
   } catch (const Error& e) {
     if (e.code() != Code::conflict) throw;  // the version is there: a kill came after it
   }
+  // From the database they must not go before they are in the store: a kill in between would lose them there.
+  wait_until_applied(name_of(where, dataset), last_sequence(where, *set));
   const auto version = datasets_.finish(where, dataset, set->upload,
                                         {data::Format::jsonl, data::Mode::append, "pushed rows", "", {}}, act);
   database_.write(act, [&](sql::Writer& w) {
@@ -424,6 +507,11 @@ std::optional<data::Version> Pushes::flush(const Where& where, const std::string
     put_pushed(w, *now);
   });
   return version;
+}
+
+std::int64_t Pushes::last_sequence(const Where& where, const PushedSet& set) {
+  return database_.read(
+      [&](sql::Reader& r) { return falaj::features::last_sequence(r, where, set.dataset, set.flushing); });
 }
 
 // One that nobody finished in a week is gone.

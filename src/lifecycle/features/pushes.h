@@ -3,8 +3,11 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -54,8 +57,9 @@ class Pushes {
              const sql::Act& act);
   // What was pushed so far becomes a version of the dataset. Nothing when there is nothing.
   std::optional<data::Version> flush(const Where& where, const std::string& dataset, const sql::Act& act);
-  // Brings what is in no version into spaces that are new.
-  void replay(const Where& where, const std::string& dataset);
+  // Runs `begin` while no push to the dataset is on its way; when that says that there is a new space, what is in no
+  // version is brought there before pushes go on.
+  void pause(const Where& where, const std::string& dataset, const std::function<bool()>& begin);
   std::vector<PushedSet> sets();
   std::int64_t waiting(const Where& where, const std::string& dataset);  // rows that are in no version
   void forget_ids(const sql::Act& act);                                  // of pushes that nobody repeats any more
@@ -63,18 +67,26 @@ class Pushes {
  private:
   struct Typed;    // rows of a push by the dataset's schema
   struct Changes;  // what they are to one view
-  struct Arrival;  // of one push in the store
   struct Queued;
   class Rooms;
 
   Typed typed(const data::DatasetSpec& spec, const std::string& dataset, const JsonRows& rows) const;
   Changes evaluate(const Typed& rows, std::shared_ptr<const Definition> definition);
   void need_room(const Where& where, const std::string& dataset);
+  using Name = std::tuple<std::string, std::string, std::string>;
+  static Name name_of(const Where& where, const std::string& dataset);
+  void replay(const Where& where, const std::string& dataset);
   void loop();
-  void apply(std::vector<Queued> pushes);
+  void apply_until_done(std::vector<Queued>& pushes);
+  void apply(std::vector<Queued>& pushes);
+  void apply(std::span<Queued* const> pushes, const OnlineViews::Live& live);
+  void evaluate_missing(std::span<Queued*> pushes, const std::shared_ptr<const Definition>& definition);
   void enqueue(Queued queued);
+  void wait_until_applied(const Name& name, std::int64_t sequence);
+  void wait_until_idle(const Name& name);
   Bytes header(const Where& where, const std::string& dataset, std::int64_t sequence) const;
   JsonRows open(const Where& where, const std::string& dataset, const PushedRows& rows) const;
+  std::int64_t last_sequence(const Where& where, const PushedSet& set);  // of the epochs that are being flushed
   bool has_upload(const Where& where, const PushedSet& set);
   void put_parts(const Where& where, const PushedSet& set, const sql::Act& act);
   PushedSet begin_flush(const Where& where, const std::string& dataset, const sql::Act& act);
@@ -91,9 +103,12 @@ class Pushes {
   Counter& failed_;
   Histogram& seconds_;
 
-  Mutex flushing_;  // one at a time
+  Mutex flushing_;  // one flush or pause at a time; taken before mu_
   Mutex mu_;        // guards everything below
   std::deque<Queued> queue_ GUARDED_BY(mu_);
+  std::map<Name, std::vector<Queued>> held_ GUARDED_BY(mu_);   // of datasets that are paused
+  std::map<Name, std::int64_t> on_their_way_ GUARDED_BY(mu_);  // queued or being applied
+  std::map<Name, std::int64_t> applied_ GUARDED_BY(mu_);       // the last sequence that is in the store
   std::condition_variable queued_, arrived_;
   bool stopping_ GUARDED_BY(mu_) = false;
   std::thread thread_;

@@ -154,7 +154,8 @@ Columns::Answer Columns::search(std::span<const std::int64_t> experiments, const
         column(experiment, {comparison.entity, comparison.key}).filter(comparison, keep);
       }
     }
-    for (std::size_t i = 0; i < keep.size(); ++i)
+    // The newest first, which is the usual order: then a page is found early, and the rest only compared with its end.
+    for (std::size_t i = keep.size(); i-- > 0;)
       if (keep[i]) candidates.push_back({static_cast<std::uint32_t>(e), static_cast<std::uint32_t>(i)});
     for (const auto& item : order) sort_by[e].push_back(&column(experiment, {item.entity, item.key}));
     loaded_[experiment].used = searches_;
@@ -172,8 +173,7 @@ Columns::Answer Columns::search(std::span<const std::int64_t> experiments, const
   const auto end = std::min(begin + asked.limit, candidates.size());
   const auto at = [&](std::size_t i) { return candidates.begin() + static_cast<std::ptrdiff_t>(i); };
   if (begin > 0) std::nth_element(at(0), at(begin), at(candidates.size()), before);
-  if (end < candidates.size()) std::nth_element(at(begin), at(end), at(candidates.size()), before);
-  std::sort(at(begin), at(end), before);
+  std::partial_sort(at(begin), at(end), at(candidates.size()), before);
 
   Answer answer;
   answer.more = end < candidates.size();
