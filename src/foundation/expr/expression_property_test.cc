@@ -17,7 +17,7 @@ namespace falaj::expr {
 namespace {
 
 using Whole = std::int64_t;
-constexpr Whole kLeast = std::numeric_limits<Whole>::min(), kMost = std::numeric_limits<Whole>::max();
+constexpr Whole kLeastWhole = std::numeric_limits<Whole>::min(), kMostWhole = std::numeric_limits<Whole>::max();
 constexpr Type kTypes[] = {Type::boolean, Type::int64, Type::float64, Type::text, Type::timestamp};
 
 // Two inputs of each type: type t is at 2t and 2t + 1.
@@ -41,7 +41,7 @@ struct Cell {
 Cell of(Whole v) { return {false, v, 0, {}}; }
 Cell of(double v) { return {!std::isfinite(v), 0, v, {}}; }
 Cell of(std::string v) { return {false, 0, 0, std::move(v)}; }
-Cell fitting(__int128 v) { return v < kLeast || v > kMost ? Cell() : of(static_cast<Whole>(v)); }
+Cell fitting(__int128 v) { return v < kLeastWhole || v > kMostWhole ? Cell() : of(static_cast<Whole>(v)); }
 
 struct Node {
   Type type = Type::boolean;
@@ -88,7 +88,8 @@ class Generator {
   Type type() { return kTypes[below(5)]; }
 
   Whole whole() {
-    static constexpr Whole kOdd[] = {0, 1, -1, 2, 7, 1000, kMost, kLeast, kMost - 1, 1LL << 53, 1LL << 62};
+    static constexpr Whole kOdd[] = {0,         1,        -1, 2, 7, 1000, kMostWhole, kLeastWhole, kMostWhole - 1,
+                                     1LL << 53, 1LL << 62};
     return below(3) == 0 ? kOdd[below(std::size(kOdd))] : static_cast<Whole>(below(41)) - 20;
   }
   double real() {

@@ -33,12 +33,6 @@ std::string condition_of(const Going& going, const table::Schema& schema) {
   return out;
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string out;
-  for (const auto& name : names) out += (out.empty() ? "" : ", ") + table::identifier(name);
-  return out;
-}
-
 std::vector<File> all_files(sql::Reader& r, std::int64_t dataset) {
   std::map<std::int64_t, File> out;
   const auto numbers = r.all("SELECT number FROM data_version WHERE dataset = ?", {dataset},
@@ -313,8 +307,8 @@ class Datasets::Cutting {
   std::optional<File> keys_left(const Matched& from, const sql::Act& act) {
     if (from.keys.empty()) return std::nullopt;
     const auto left = from.condition.empty() ? "" : fmt::format(" WHERE ({}) IS NOT TRUE", from.condition);
-    const auto select =
-        fmt::format("SELECT DISTINCT {} FROM {}{}", joined(from.keys), of_.show_file(*room_, where_, from.file), left);
+    const auto select = fmt::format("SELECT DISTINCT {} FROM {}{}", table::identifiers(from.keys),
+                                    of_.show_file(*room_, where_, from.file), left);
     std::int64_t rows = 0;
     room_->query(
         fmt::format("SELECT count(*) FROM ({})", select), {},

@@ -44,12 +44,6 @@ std::string select_list(const table::Schema& found, const table::Schema& declare
   return out;
 }
 
-std::string joined(const std::vector<std::string>& names, std::string_view before = "") {
-  std::string out;
-  for (const auto& name : names) out += (out.empty() ? "" : ", ") + std::string(before) + table::identifier(name);
-  return out;
-}
-
 // The partition of a row as text; rows without a time have one of their own.
 std::string partition_of(const DatasetSpec& spec) {
   if (spec.partition == "none") return "''";
@@ -222,7 +216,7 @@ void Datasets::check_batch(const Where& where, Batch& batch) {
   }
   const auto& key = batch.spec.key;
   if (!key.empty()) {
-    const auto columns = joined(key);
+    const auto columns = table::identifiers(key);
     const auto twice = [&](const std::string& sql, std::string_view what) {
       room.query(
           sql, {},

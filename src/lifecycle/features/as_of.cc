@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "foundation/base/error.h"
+#include "lifecycle/lookup/computed.h"
 
 namespace falaj::features {
 namespace {
@@ -127,8 +128,6 @@ void sweep(table::Workspace& room, Rows& events, Rows& spine, const ViewPlan& vi
   filler.finish();
 }
 
-bool is_whole(Aggregate aggregate) { return aggregate == Aggregate::count || aggregate == Aggregate::distinct_approx; }
-
 }  // namespace
 
 void number_spine(table::Workspace& room, const std::string& relation, const std::string& table) {
@@ -157,10 +156,10 @@ void join_as_of(table::Workspace& room, const std::string& spine, const std::str
   for (const auto& feature : view.rows)
     features += fmt::format(", s.{} AS {}", identifier(feature.column), identifier(feature.name));
   for (std::size_t i = 0; i < view.window_names.size(); ++i)
-    features += fmt::format(
-        ", {} AS {}",
-        is_whole(view.windows.features()[i].aggregate) ? fmt::format("r.w{}::BIGINT", i) : fmt::format("r.w{}", i),
-        identifier(view.window_names[i]));
+    features += fmt::format(", {} AS {}",
+                            lookup::is_whole(view.windows.features()[i].aggregate) ? fmt::format("r.w{}::BIGINT", i)
+                                                                                   : fmt::format("r.w{}", i),
+                            identifier(view.window_names[i]));
   room.run(
       fmt::format("CREATE OR REPLACE VIEW {} AS SELECT r.{}{} FROM {} r LEFT JOIN"
                   " (SELECT row_number() OVER () AS falaj_source_row, * FROM {}) s"

@@ -19,7 +19,7 @@ namespace {
 
 using lookup::Aggregate;
 
-constexpr std::int64_t kSecond = 1'000'000;
+constexpr std::int64_t kSecondUs = 1'000'000;
 
 struct Row {
   std::string key;  // "" = null
@@ -55,10 +55,10 @@ class AsOf : public ::testing::Test {
     view.available = "known";
     view.rows = {{"newest", "v", table::Type::float64}};
     view.inputs = {"v", "CASE WHEN v > 3 THEN v END"};
-    view.windows = Windows(kSecond, {{Aggregate::sum, 0, 5 * kSecond},
-                                     {Aggregate::count, 1, 20 * kSecond},
-                                     {Aggregate::max, 0, 10 * kSecond},
-                                     {Aggregate::last, 1, 10 * kSecond}});
+    view.windows = Windows(kSecondUs, {{Aggregate::sum, 0, 5 * kSecondUs},
+                                       {Aggregate::count, 1, 20 * kSecondUs},
+                                       {Aggregate::max, 0, 10 * kSecondUs},
+                                       {Aggregate::last, 1, 10 * kSecondUs}});
     view.window_names = {"sum5", "many", "max10", "last"};
     return view;
   }
@@ -79,7 +79,7 @@ std::vector<std::string> naive(const std::vector<Row>& events, const Row& asked,
   const auto in = [&](std::int64_t window, bool big) {
     std::vector<const Row*> out;
     for (const auto& e : events) {
-      const auto tile = (e.at >= 0 ? e.at / kSecond : -((-e.at + kSecond - 1) / kSecond)) * kSecond;
+      const auto tile = (e.at >= 0 ? e.at / kSecondUs : -((-e.at + kSecondUs - 1) / kSecondUs)) * kSecondUs;
       if (e.key == asked.key && e.at <= asked.at && e.known <= asked.at && tile > asked.at - window &&
           (!big || e.value > 3))
         out.push_back(&e);
@@ -87,14 +87,14 @@ std::vector<std::string> naive(const std::vector<Row>& events, const Row& asked,
     return out;
   };
   Cell sum, max, last;
-  for (const auto* e : in(5 * kSecond, false)) sum = sum.value_or(0) + e->value;
-  for (const auto* e : in(10 * kSecond, false)) max = std::max(max.value_or(e->value), e->value);
+  for (const auto* e : in(5 * kSecondUs, false)) sum = sum.value_or(0) + e->value;
+  for (const auto* e : in(10 * kSecondUs, false)) max = std::max(max.value_or(e->value), e->value);
   const Row* newest_big = nullptr;
-  for (const auto* e : in(10 * kSecond, true))
+  for (const auto* e : in(10 * kSecondUs, true))
     if (!newest_big || std::tie(e->at, e->known) >= std::tie(newest_big->at, newest_big->known)) newest_big = e;
   if (newest_big) last = newest_big->value;
-  return {newest ? text(newest->value) : "null", text(sum), fmt::format("{}", in(20 * kSecond, true).size()), text(max),
-          text(last)};
+  return {newest ? text(newest->value) : "null", text(sum), fmt::format("{}", in(20 * kSecondUs, true).size()),
+          text(max), text(last)};
 }
 
 TEST_F(AsOf, IsWhatTheDefinitionSays) {
@@ -106,18 +106,18 @@ TEST_F(AsOf, IsWhatTheDefinitionSays) {
     const auto key = [&] {
       return dice.below(8) == 0 ? std::string() : std::string(1, static_cast<char>('a' + dice.below(4)));
     };
-    const auto moment = [&] { return static_cast<std::int64_t>(dice.below(60)) * kSecond / 2 - 10 * kSecond; };
+    const auto moment = [&] { return static_cast<std::int64_t>(dice.below(60)) * kSecondUs / 2 - 10 * kSecondUs; };
     std::vector<Row> events, spine;
     for (std::size_t i = 0, n = dice.below(120); i < n; ++i) {
       Row row{key(), moment(), 0, static_cast<double>(dice.below(10))};
-      row.known = row.at + (dice.below(2) ? 0 : static_cast<std::int64_t>(dice.below(12)) * kSecond / 2);
+      row.known = row.at + (dice.below(2) ? 0 : static_cast<std::int64_t>(dice.below(12)) * kSecondUs / 2);
       events.push_back(row);
     }
     for (std::size_t i = 0, n = 1 + dice.below(60); i < n; ++i) spine.push_back({key(), moment(), 0, 0});
     load("events", events);
     load("asked", spine);
     auto view = plan();
-    if (dice.below(2)) view.ttl_us = 4 * kSecond;
+    if (dice.below(2)) view.ttl_us = 4 * kSecondUs;
     number_spine(room_, "asked", "spine");
     join_as_of(room_, "spine", "at", view, "out");
     const auto got =
@@ -133,9 +133,9 @@ TEST_F(AsOf, IsWhatTheDefinitionSays) {
 TEST_F(AsOf, NeverShowsWhatIsKnownASecondLater) {
   std::vector<Row> events, spine;
   for (int i = 0; i < 1000; ++i) {
-    const auto at = std::int64_t{i} * kSecond;
+    const auto at = std::int64_t{i} * kSecondUs;
     spine.push_back({"k" + std::to_string(i), at, 0, 0});
-    events.push_back({"k" + std::to_string(i), at, at + kSecond, 77});
+    events.push_back({"k" + std::to_string(i), at, at + kSecondUs, 77});
   }
   load("events", events);
   load("asked", spine);

@@ -2,6 +2,7 @@
 // Private to lifecycle/features: the events of a view as the online store takes them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,10 @@
 #include "storage/table/workspace.h"
 
 namespace falaj::features {
+
+// Clocks differ: what happens this much later is taken too, and waits in its record until then.
+inline constexpr std::int64_t kSkewUs = std::int64_t{300} * 1'000'000;
+inline constexpr std::int64_t kPastUs = std::int64_t{3600} * 1'000'000;
 
 // The events of a view, out of a room that has the dataset under its name; those of an entity lie together, in the
 // order of the rows. Rows whose key or time is null are no events.

@@ -13,7 +13,7 @@ namespace {
 using data::DataFixture;
 using Rows = std::vector<std::string>;
 
-std::optional<std::string> anything(std::string_view, const iam::Scope&) { return std::nullopt; }
+std::optional<std::string> may_all(std::string_view, const iam::Scope&) { return std::nullopt; }
 
 constexpr auto kDeclared = R"(
 {apiVersion: falaj/v1, kind: Entity, metadata: {tenant: acme, project: flights, name: origin}, spec: {key: [{name: origin, type: text}]}}
@@ -54,7 +54,7 @@ class FeaturesTest : public ::testing::Test {
 
 TEST_F(FeaturesTest, DescribeEachRowAsOfItsTime) {
   f_.apply(kDeclared);
-  const auto set = features_.train_set(DataFixture::kFlights, {"late", {"delays", std::nullopt}, "", "train"}, anything,
+  const auto set = features_.train_set(DataFixture::kFlights, {"late", {"delays", std::nullopt}, "", "train"}, may_all,
                                        DataFixture::act());
   EXPECT_EQ(set.rows, 5);
   EXPECT_THAT(set.source, ::testing::HasSubstr("delays@1"));
@@ -63,7 +63,7 @@ TEST_F(FeaturesTest, DescribeEachRowAsOfItsTime) {
             (Rows{"08|SEA|null|0|null|0", "09|SEA|10|1|10|0", "10|LAX|null|0|null|0", "10|SEA|30|2|20|1",
                   "14|SEA|2|0|null|0"}));
   const auto again =
-      features_.train_set(DataFixture::kFlights, {"late", {"delays", 1}, "at", "train"}, anything, DataFixture::act());
+      features_.train_set(DataFixture::kFlights, {"late", {"delays", 1}, "at", "train"}, may_all, DataFixture::act());
   EXPECT_EQ(again.number, 2);
   EXPECT_EQ(again.id, set.id);
 }

@@ -13,11 +13,8 @@
 namespace falaj::features {
 namespace {
 
-// Clocks differ: what happens this much later is taken too, and waits in its record until then.
-constexpr std::int64_t kSkewUs = std::int64_t{300} * 1'000'000;
 constexpr std::size_t kEntitiesPerWrite = 512;
 constexpr std::uint64_t kEventsPerSettle = 4096;
-constexpr std::int64_t kPastUs = std::int64_t{3600} * 1'000'000;
 
 // Entities on their way into a space, many to a write.
 class Writing {

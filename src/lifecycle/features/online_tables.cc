@@ -41,7 +41,7 @@ Where where_of(std::string_view tenant, std::string_view project) {
   return {TenantName::parse(tenant), ProjectName::parse(project)};
 }
 
-OnlineView view_of(const sql::Row& row) {
+OnlineView view_at(const sql::Row& row) {
   OnlineView v{row.digest(0),
                where_of(row.text(1), row.text(2)),
                std::string(row.text(3)),
@@ -73,13 +73,13 @@ PushedSet set_of(const sql::Row& row) {
 std::span<const sql::Migration> online_migrations() { return kMigrations; }
 
 std::optional<OnlineView> find_view(sql::Reader& r, const Digest& meaning) {
-  return r.first("SELECT * FROM feature_online WHERE meaning = ?", {meaning.view()}, view_of);
+  return r.first("SELECT * FROM feature_online WHERE meaning = ?", {meaning.view()}, view_at);
 }
 
 std::vector<OnlineView> list_views(sql::Reader& r, const std::optional<Where>& where) {
-  if (!where) return r.all("SELECT * FROM feature_online ORDER BY tenant, project, view, revision", {}, view_of);
+  if (!where) return r.all("SELECT * FROM feature_online ORDER BY tenant, project, view, revision", {}, view_at);
   return r.all("SELECT * FROM feature_online WHERE tenant = ? AND project = ? ORDER BY view, revision",
-               {where->tenant.str(), where->project.str()}, view_of);
+               {where->tenant.str(), where->project.str()}, view_at);
 }
 
 void put_view(sql::Writer& w, const OnlineView& v) {

@@ -19,11 +19,9 @@ namespace falaj::features {
 namespace {
 
 constexpr std::size_t kPushesPerCommit = 256;
-constexpr std::int64_t kSkewUs = std::int64_t{300} * 1'000'000;  // by which a clock may be ahead
 constexpr std::int64_t kIdsKeptUs = std::int64_t{86'400} * 1'000'000;
 constexpr std::size_t kFaultsMax = 20;
 constexpr std::int64_t kRowsPerRead = 1000;
-constexpr std::int64_t kPastUs = std::int64_t{3600} * 1'000'000;
 // Pushed rows come after all rows of versions, in the order in which they were pushed.
 constexpr std::uint64_t kAfterVersions = std::uint64_t{1} << 62;
 constexpr unsigned kRowBits = 16;

@@ -55,6 +55,13 @@ const Column* find(const Schema& schema, std::string_view name) {
 }
 
 std::string identifier(std::string_view name) { return in_quotes(name, '"'); }
+
+std::string identifiers(const std::vector<std::string>& names) {
+  std::string out;
+  for (const auto& name : names) out += (out.empty() ? "" : ", ") + identifier(name);
+  return out;
+}
+
 std::string literal(std::string_view text) { return in_quotes(text, '\''); }
 
 }  // namespace falaj::table

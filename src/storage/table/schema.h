@@ -37,8 +37,9 @@ using Schema = std::vector<Column>;
 const Column* find(const Schema& schema, std::string_view name);  // null when there is none
 
 // ---- SQL text. The only ways a name or a value of somebody else becomes a part of a statement.
-std::string identifier(std::string_view name);  // "a ""b"""
-std::string literal(std::string_view text);     // 'it''s'
-std::string_view sql_name(Type type);           // BIGINT, ...
+std::string identifier(std::string_view name);                   // "a ""b"""
+std::string identifiers(const std::vector<std::string>& names);  // "a", "b"
+std::string literal(std::string_view text);                      // 'it''s'
+std::string_view sql_name(Type type);                            // BIGINT, ...
 
 }  // namespace falaj::table
