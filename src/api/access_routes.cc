@@ -142,8 +142,6 @@ struct Shape<CertificateRow> {
 namespace falaj::api {
 namespace {
 
-constexpr BodyLimit kSmallBody{64 * 1024};
-
 // Where the tokens, passwords and certificates of a principal are: what a permission over them is asked on.
 iam::Scope home_of(const iam::Principal& principal) {
   return iam::Scope::of(principal.tenant, "", iam::name(principal.kind), principal.name);

@@ -161,7 +161,6 @@ struct Shape<RotatedKey> {
 namespace falaj::api {
 namespace {
 
-constexpr BodyLimit kSmallBody{64 * 1024};
 constexpr BodyLimit kBlobBody{std::uint64_t{1} << 44};
 
 vault::Where where_of(const iam::Scope& scope) {
@@ -312,7 +311,7 @@ void add_storing(Routes& routes, Platform& platform) {
       });
 }
 
-void add_reading(Routes& routes, Platform& platform) {
+void add_blob_reading(Routes& routes, Platform& platform) {
   routes.add<BlobListQuery, Page<BlobRow>>(
       {Method::get, "/v1/blobs", Permission::of("blob.list", "{scope}"), BodyLimit::none(), Audit::read(),
        Place::worker, "Names in a project, in order."},
@@ -402,7 +401,7 @@ void add_keys(Routes& routes, Platform& platform) {
 
 void add_blob_routes(Routes& routes, Platform& platform) {
   add_storing(routes, platform);
-  add_reading(routes, platform);
+  add_blob_reading(routes, platform);
   add_keeping(routes, platform);
   add_keys(routes, platform);
 }

@@ -18,10 +18,10 @@ namespace {
 
 constexpr int kRoomsMax = 4;  // each may take as much memory as its limit
 constexpr std::int64_t kRowsMax = 100'000;
-constexpr std::string_view kFormats[] = {"csv", "jsonl", "parquet"};
+constexpr std::string_view kDataFormats[] = {"csv", "jsonl", "parquet"};
 constexpr std::string_view kModes[] = {"append", "overwrite"};
 
-struct ListQuery {
+struct DatasetQuery {
   std::string cursor;
   std::int64_t limit = kPageItems;
 };
@@ -29,7 +29,7 @@ struct ColumnOut {
   std::string name, type;
   bool nullable = true;
 };
-struct VersionOut {
+struct DatasetVersionOut {
   std::string dataset, id, mode, source, created_by;
   std::int64_t number = 0, major = 1, rows = 0, bytes = 0, created_us = 0;
   std::optional<std::int64_t> parent;
@@ -41,7 +41,7 @@ struct VersionOut {
 struct DatasetOut {
   std::string name;
   std::int64_t versions = 0;
-  std::optional<VersionOut> newest;
+  std::optional<DatasetVersionOut> newest;
 };
 struct UploadOut {
   std::string id;
@@ -90,7 +90,7 @@ struct ChecksQuery {
 struct ChecksOut {
   std::vector<data::CheckResult> checks;
 };
-struct RemovedOut {
+struct RemovedDatasetOut {
   std::int64_t bytes = 0;
 };
 
@@ -101,8 +101,8 @@ namespace falaj {
 using namespace api;
 
 template <>
-struct Shape<ListQuery> {
-  using T = ListQuery;
+struct Shape<DatasetQuery> {
+  using T = DatasetQuery;
   static constexpr std::string_view name = "DatasetListQuery";
   static constexpr auto fields = std::make_tuple(field("cursor", &T::cursor, "From the page before."),
                                                  field("limit", &T::limit, "Most items.").range(1, kPageItemsMax));
@@ -116,8 +116,8 @@ struct Shape<ColumnOut> {
                       field("nullable", &T::nullable, "Whether a value may be missing."));
 };
 template <>
-struct Shape<VersionOut> {
-  using T = VersionOut;
+struct Shape<DatasetVersionOut> {
+  using T = DatasetVersionOut;
   static constexpr std::string_view name = "DatasetVersion";
   static constexpr auto fields = std::make_tuple(
       field("dataset", &T::dataset, "Of which dataset."),
@@ -164,7 +164,7 @@ template <>
 struct Shape<FormatQuery> {
   static constexpr std::string_view name = "DatasetFormatQuery";
   static constexpr auto fields =
-      std::make_tuple(field("format", &FormatQuery::format, "What the bytes are.").required().one_of(kFormats));
+      std::make_tuple(field("format", &FormatQuery::format, "What the bytes are.").required().one_of(kDataFormats));
 };
 template <>
 struct Shape<ColumnsOut> {
@@ -176,7 +176,7 @@ struct Shape<FinishIn> {
   using T = FinishIn;
   static constexpr std::string_view name = "DatasetFinish";
   static constexpr auto fields = std::make_tuple(
-      field("format", &T::format, "What the bytes are.").required().one_of(kFormats),
+      field("format", &T::format, "What the bytes are.").required().one_of(kDataFormats),
       field("mode", &T::mode, "append: to the newest version; overwrite: instead of it.").one_of(kModes),
       field("source", &T::source, "In words, such as the file's name.").length(0, 1000));
 };
@@ -237,10 +237,10 @@ struct Shape<ChecksOut> {
       "checks", &ChecksOut::checks, "Of a version in their order; of all, those of refused rows too, last first."));
 };
 template <>
-struct Shape<RemovedOut> {
+struct Shape<RemovedDatasetOut> {
   static constexpr std::string_view name = "DatasetRemoved";
   static constexpr auto fields = std::make_tuple(
-      field("bytes", &RemovedOut::bytes, "That no version has any more; freed by the next collection."));
+      field("bytes", &RemovedDatasetOut::bytes, "That no version has any more; freed by the next collection."));
 };
 }  // namespace falaj
 
@@ -255,8 +255,8 @@ std::vector<ColumnOut> out_of(const table::Schema& schema) {
   return out;
 }
 
-VersionOut out_of(const data::Version& v) {
-  VersionOut out;
+DatasetVersionOut out_of(const data::Version& v) {
+  DatasetVersionOut out;
   out.dataset = v.dataset;
   out.number = v.number;
   out.id = v.id.hex();
@@ -334,17 +334,17 @@ std::optional<std::int64_t> number_of(const std::string& text) {
 }
 
 // A role may be for some datasets only; lists and SQL are of the project.
-std::string_view thing(std::string_view path) {
+std::string_view dataset_scope(std::string_view path) {
   return path.find("{name}") == std::string_view::npos ? "{scope}" : "{scope}/dataset/{name}";
 }
-Declaration reads(std::string_view path, std::string_view summary) {
-  return {Method::get,   path,   Permission::of("dataset.read", thing(path)), BodyLimit::none(), Audit::read(),
+Declaration reads_dataset(std::string_view path, std::string_view summary) {
+  return {Method::get,   path,   Permission::of("dataset.read", dataset_scope(path)), BodyLimit::none(), Audit::read(),
           Place::worker, summary};
 }
-Declaration writes(Method method, std::string_view path, std::string_view verb, std::string_view summary) {
+Declaration writes_dataset(Method method, std::string_view path, std::string_view verb, std::string_view summary) {
   return {method,
           path,
-          Permission::of(method == Method::del ? "dataset.delete" : "dataset.write", thing(path)),
+          Permission::of(method == Method::del ? "dataset.delete" : "dataset.write", dataset_scope(path)),
           BodyLimit{method == Method::del ? 0U : 64U * 1024},
           Audit::verb(verb),
           Place::worker,
@@ -385,26 +385,26 @@ net::Response send_rows(Platform& platform, Call& call, const std::string& forma
   return response;
 }
 
-void add_reading(Routes& routes, Platform& platform, const std::shared_ptr<Turns>& turns) {
+void add_dataset_reading(Routes& routes, Platform& platform, const std::shared_ptr<Turns>& turns) {
   auto& datasets = platform.datasets;
-  routes.add<ListQuery, Page<DatasetOut>>(
-      reads("/v1/datasets", "Datasets of a project with their newest versions."),
-      [&datasets](Call& call, const ListQuery& in) {
+  routes.add<DatasetQuery, Page<DatasetOut>>(
+      reads_dataset("/v1/datasets", "Datasets of a project with their newest versions."),
+      [&datasets](Call& call, const DatasetQuery& in) {
         Page<DatasetOut> page;
         for (const auto& d : datasets.list(project_of(call), in.cursor, static_cast<std::size_t>(in.limit)))
           page.items.push_back(out_of(d));
         if (page.items.size() == static_cast<std::size_t>(in.limit)) page.next = page.items.back().name;
         return page;
       });
-  routes.add<Nothing, DatasetOut>(reads("/v1/datasets/{name}", "A dataset and its newest version."),
+  routes.add<Nothing, DatasetOut>(reads_dataset("/v1/datasets/{name}", "A dataset and its newest version."),
                                   [&datasets](Call& call, const Nothing&) {
                                     return out_of(datasets.dataset(project_of(call), call.parameter("name")));
                                   });
-  routes.add<ListQuery, Page<VersionOut>>(
-      reads("/v1/datasets/{name}/versions", "Versions of a dataset, newest first."),
-      [&datasets](Call& call, const ListQuery& in) {
+  routes.add<DatasetQuery, Page<DatasetVersionOut>>(
+      reads_dataset("/v1/datasets/{name}/versions", "Versions of a dataset, newest first."),
+      [&datasets](Call& call, const DatasetQuery& in) {
         const auto below = in.cursor.empty() ? INT64_MAX : static_cast<std::int64_t>(offset_of(in.cursor));
-        Page<VersionOut> page;
+        Page<DatasetVersionOut> page;
         for (const auto& v :
              datasets.versions(project_of(call), call.parameter("name"), below, static_cast<std::size_t>(in.limit)))
           page.items.push_back(out_of(v));
@@ -412,18 +412,18 @@ void add_reading(Routes& routes, Platform& platform, const std::shared_ptr<Turns
           page.next = std::to_string(page.items.back().number);
         return page;
       });
-  routes.add<Nothing, VersionOut>(
-      reads("/v1/datasets/{name}/versions/{version}", "A version: a number, or newest."),
+  routes.add<Nothing, DatasetVersionOut>(
+      reads_dataset("/v1/datasets/{name}/versions/{version}", "A version: a number, or newest."),
       [&datasets](Call& call, const Nothing&) {
         return out_of(datasets.version(project_of(call), call.parameter("name"), number_of(call.parameter("version"))));
       });
   routes.add<ChecksQuery, ChecksOut>(
-      reads("/v1/datasets/{name}/checks", "What expectations found in rows that came in, or were refused."),
+      reads_dataset("/v1/datasets/{name}/checks", "What expectations found in rows that came in, or were refused."),
       [&datasets](Call& call, const ChecksQuery& in) {
         return ChecksOut{
             datasets.checks(project_of(call), call.parameter("name"), in.version, static_cast<std::size_t>(in.limit))};
       });
-  routes.add<DiffQuery, DiffOut>(reads("/v1/datasets/{name}/diff", "How two versions differ."),
+  routes.add<DiffQuery, DiffOut>(reads_dataset("/v1/datasets/{name}/diff", "How two versions differ."),
                                  [&datasets, turns](Call& call, const DiffQuery& in) {
                                    const Turn turn(*turns);
                                    const auto where = project_of(call);
@@ -433,7 +433,7 @@ void add_reading(Routes& routes, Platform& platform, const std::shared_ptr<Turns
                                    return DiffOut{d.schema, d.rows_before, d.rows_after, d.added, d.removed, d.changed};
                                  });
   routes.add<RowsQuery, RowsOut>(
-      reads("/v1/datasets/{name}/versions/{version}/rows", "The first rows of a version."),
+      reads_dataset("/v1/datasets/{name}/versions/{version}/rows", "The first rows of a version."),
       [&platform, turns](Call& call, const RowsQuery& in) {
         const Turn turn(*turns);
         auto table = call.parameter("name");
@@ -451,7 +451,7 @@ void add_reading(Routes& routes, Platform& platform, const std::shared_ptr<Turns
         return ask(platform, call, in);
       });
   routes.add_stream<FormatQuery>(
-      reads("/v1/datasets/{name}/versions/{version}/export", "All rows of a version as one file."),
+      reads_dataset("/v1/datasets/{name}/versions/{version}/export", "All rows of a version as one file."),
       "application/octet-stream", [&platform, turns](Call& call, const FormatQuery& in, net::Request&) {
         return send_rows(platform, call, in.format, *turns);
       });
@@ -460,7 +460,7 @@ void add_reading(Routes& routes, Platform& platform, const std::shared_ptr<Turns
 void add_uploads(Routes& routes, Platform& platform, const std::shared_ptr<Turns>& turns) {
   auto& datasets = platform.datasets;
   routes.add<Nothing, UploadOut>(
-      writes(Method::post, "/v1/datasets/{name}/uploads", "dataset.upload", "Begin to bring rows in."),
+      writes_dataset(Method::post, "/v1/datasets/{name}/uploads", "dataset.upload", "Begin to bring rows in."),
       [&datasets](Call& call, const Nothing&) {
         const auto where = project_of(call);
         return UploadOut{
@@ -481,7 +481,8 @@ void add_uploads(Routes& routes, Platform& platform, const std::shared_ptr<Turns
         return detail::json_response(json::object{});
       });
   routes.add<Nothing, PartsOut>(
-      reads("/v1/datasets/{name}/uploads/{id}", "Which parts are there, to go on after a break, and how far it is."),
+      reads_dataset("/v1/datasets/{name}/uploads/{id}",
+                    "Which parts are there, to go on after a break, and how far it is."),
       [&datasets](Call& call, const Nothing&) {
         PartsOut out;
         for (const auto& part : datasets.parts(project_of(call), call.parameter("name"), call.parameter("id")))
@@ -490,15 +491,15 @@ void add_uploads(Routes& routes, Platform& platform, const std::shared_ptr<Turns
         return out;
       });
   routes.add<FormatQuery, ColumnsOut>(
-      reads("/v1/datasets/{name}/uploads/{id}/columns", "The columns that the bytes seem to have."),
+      reads_dataset("/v1/datasets/{name}/uploads/{id}/columns", "The columns that the bytes seem to have."),
       [&datasets, turns](Call& call, const FormatQuery& in) {
         const Turn turn(*turns);
         return ColumnsOut{out_of(datasets.infer(project_of(call), call.parameter("name"), call.parameter("id"),
                                                 *data::parse_format(in.format)))};
       });
-  routes.add<FinishIn, VersionOut>(
-      writes(Method::post, "/v1/datasets/{name}/uploads/{id}/finish", "dataset.ingest",
-             "Make a version of the bytes: all or nothing, and once however often it is asked."),
+  routes.add<FinishIn, DatasetVersionOut>(
+      writes_dataset(Method::post, "/v1/datasets/{name}/uploads/{id}/finish", "dataset.ingest",
+                     "Make a version of the bytes: all or nothing, and once however often it is asked."),
       [&datasets, turns](Call& call, const FinishIn& in) {
         const Turn turn(*turns);
         const auto where = project_of(call);
@@ -512,24 +513,24 @@ void add_uploads(Routes& routes, Platform& platform, const std::shared_ptr<Turns
 
 void add_dataset_routes(Routes& routes, Platform& platform) {
   const auto turns = std::make_shared<Turns>(kRoomsMax, "queries and ingests");
-  add_reading(routes, platform, turns);
+  add_dataset_reading(routes, platform, turns);
   add_uploads(routes, platform, turns);
   auto& datasets = platform.datasets;
   const auto remove = [&datasets](Call& call, std::optional<std::int64_t> number) {
     const auto where = project_of(call);
     const auto& name = call.parameter("name");
-    return RemovedOut{
+    return RemovedDatasetOut{
         static_cast<std::int64_t>(datasets.remove(where, name, number, call.act(scope_of(where, name).str())))};
   };
-  routes.add<Nothing, RemovedOut>(
-      writes(Method::del, "/v1/datasets/{name}/versions/{version}", "dataset.delete",
-             "Remove a version for good, with the files that only it has."),
+  routes.add<Nothing, RemovedDatasetOut>(
+      writes_dataset(Method::del, "/v1/datasets/{name}/versions/{version}", "dataset.delete",
+                     "Remove a version for good, with the files that only it has."),
       [remove, &datasets](Call& call, const Nothing&) {
         const auto number = number_of(call.parameter("version"));
         return remove(call, datasets.version(project_of(call), call.parameter("name"), number).number);
       });
-  routes.add<Nothing, RemovedOut>(
-      writes(Method::del, "/v1/datasets/{name}/versions", "dataset.delete", "Remove all versions for good."),
+  routes.add<Nothing, RemovedDatasetOut>(
+      writes_dataset(Method::del, "/v1/datasets/{name}/versions", "dataset.delete", "Remove all versions for good."),
       [remove](Call& call, const Nothing&) { return remove(call, std::nullopt); });
 }
 

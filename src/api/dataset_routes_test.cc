@@ -10,8 +10,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::string kProject = "scope=/t/acme/p/flights";
-
 struct DatasetRoutes : testing::Test {
   DatasetRoutes() {
     declare("delays");

@@ -48,7 +48,7 @@ net::Response refusal(const Error& error) {
   return json_text(known ? row->status : 500, json::serialize(json::value(json::serialize(about))));
 }
 
-vault::Where where_of(const Call& call) {
+vault::Where where_in_path(const Call& call) {
   return {TenantName::parse(call.parameter("tenant")), ProjectName::parse(call.parameter("project"))};
 }
 
@@ -62,7 +62,7 @@ void add(Routes& routes, std::string_view path, Audit audit, std::string_view su
                          call.note_body(text);
                          const auto body = parse_json(text);
                          if (!body.is_object()) throw Error(Code::invalid, "the body must be an object");
-                         return json_text(200, json::serialize(handler(call, where_of(call), body.get_object())));
+                         return json_text(200, json::serialize(handler(call, where_in_path(call), body.get_object())));
                        } catch (const Error& e) {
                          if (e.code() == Code::denied) throw;  // recorded as every refusal is
                          return refusal(e);

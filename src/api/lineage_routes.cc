@@ -16,9 +16,8 @@
 namespace falaj::api {
 namespace {
 
-constexpr BodyLimit kSmallBody{64 * 1024};
 constexpr std::string_view kWays[] = {"up", "down"};
-constexpr std::string_view kFormats[] = {"graph", "openlineage"};
+constexpr std::string_view kLineageFormats[] = {"graph", "openlineage"};
 constexpr std::string_view kStates[] = {"waiting", "done", "dead"};
 
 struct LineageQuery {
@@ -75,7 +74,8 @@ struct Shape<LineageQuery> {
   static constexpr auto fields = std::make_tuple(
       field("thing", &T::thing, "run/ID, version/MODEL/NUMBER, logged_model/ID or dataset/NAME@DIGEST.").required(),
       field("way", &T::way, "up: what it was made of; down: what was made of it.").one_of(kWays),
-      field("format", &T::format, "openlineage: the events of a run, in that standard's form.").one_of(kFormats));
+      field("format", &T::format, "openlineage: the events of a run, in that standard's form.")
+          .one_of(kLineageFormats));
 };
 template <>
 struct Shape<EdgeOut> {
@@ -230,22 +230,22 @@ std::optional<models::DeliveryState> state_of(const std::optional<std::string>& 
                             : models::DeliveryState::dead;
 }
 
-Declaration reads(std::string_view path, std::string_view summary) {
+Declaration reads_webhook(std::string_view path, std::string_view summary) {
   return {Method::get,   path,   Permission::of("webhook.read", "{scope}"), BodyLimit::none(), Audit::read(),
           Place::worker, summary};
 }
-Declaration writes(Method method, std::string_view path, std::string_view verb, std::string_view summary) {
+Declaration writes_webhook(Method method, std::string_view path, std::string_view verb, std::string_view summary) {
   return {method,        path,   Permission::of("webhook.write", "{scope}"), kSmallBody, Audit::verb(verb),
           Place::worker, summary};
 }
 
-std::string resource(const Where& where, const std::string& id) {
+std::string webhook_scope(const Where& where, const std::string& id) {
   return iam::Scope::of(where.tenant.str(), where.project.str(), "webhook", id).str();
 }
 
 void add_webhooks(Routes& routes, Platform& platform) {
   auto& webhooks = platform.webhooks;
-  routes.add<Nothing, Page<WebhookOut>>(reads("/v1/webhooks", "Who is told of what happens to models."),
+  routes.add<Nothing, Page<WebhookOut>>(reads_webhook("/v1/webhooks", "Who is told of what happens to models."),
                                         [&webhooks](Call& call, const Nothing&) {
                                           Page<WebhookOut> page;
                                           for (const auto& w : webhooks.list(project_of(call)))
@@ -253,21 +253,21 @@ void add_webhooks(Routes& routes, Platform& platform) {
                                           return page;
                                         });
   routes.add<WebhookIn, WebhookOut>(
-      writes(Method::post, "/v1/webhooks", "webhook.create", "Tell somebody of what happens to models."),
+      writes_webhook(Method::post, "/v1/webhooks", "webhook.create", "Tell somebody of what happens to models."),
       [&webhooks](Call& call, const WebhookIn& in) {
         const auto where = project_of(call);
         models::WebhookChange webhook{in.name, in.description, in.url, in.events, in.active, {}};
         if (!in.secret.empty()) webhook.secret = in.secret;
         return out_of(webhooks.create(where, webhook, call.act(where.scope().str())));
       });
-  routes.add<Nothing, Nothing>(writes(Method::del, "/v1/webhooks/{id}", "webhook.delete", "Tell them no more."),
+  routes.add<Nothing, Nothing>(writes_webhook(Method::del, "/v1/webhooks/{id}", "webhook.delete", "Tell them no more."),
                                [&webhooks](Call& call, const Nothing&) {
                                  const auto where = project_of(call);
                                  const auto& id = call.parameter("id");
-                                 webhooks.remove(where, id, call.act(resource(where, id)));
+                                 webhooks.remove(where, id, call.act(webhook_scope(where, id)));
                                });
   routes.add<DeliveryQuery, Page<DeliveryOut>>(
-      reads("/v1/webhooks/{id}/deliveries", "What was sent and what waits, newest first."),
+      reads_webhook("/v1/webhooks/{id}/deliveries", "What was sent and what waits, newest first."),
       [&webhooks](Call& call, const DeliveryQuery& in) {
         Page<DeliveryOut> page;
         for (const auto& d : webhooks.deliveries(project_of(call), call.parameter("id"), state_of(in.state),
@@ -276,15 +276,16 @@ void add_webhooks(Routes& routes, Platform& platform) {
               {d.id, d.event, std::string(models::name(d.state)), d.tries, d.created_us, d.due_us, d.status, d.error});
         return page;
       });
-  routes.add<Nothing, Nothing>(
-      writes(Method::post, "/v1/webhooks/{id}/deliveries/{delivery}/retry", "webhook.retry", "Try a dead one again."),
-      [&webhooks](Call& call, const Nothing&) {
-        const auto where = project_of(call);
-        const auto& id = call.parameter("id");
-        webhooks.retry(where, id, call.parameter("delivery"), call.act(resource(where, id)));
-      });
+  routes.add<Nothing, Nothing>(writes_webhook(Method::post, "/v1/webhooks/{id}/deliveries/{delivery}/retry",
+                                              "webhook.retry", "Try a dead one again."),
+                               [&webhooks](Call& call, const Nothing&) {
+                                 const auto where = project_of(call);
+                                 const auto& id = call.parameter("id");
+                                 webhooks.retry(where, id, call.parameter("delivery"),
+                                                call.act(webhook_scope(where, id)));
+                               });
   routes.add<TestIn, TestOut>(
-      writes(Method::post, "/v1/webhooks/{id}/test", "webhook.test", "Send a made-up event now, once."),
+      writes_webhook(Method::post, "/v1/webhooks/{id}/test", "webhook.test", "Send a made-up event now, once."),
       [&platform](Call& call, const TestIn& in) {
         const auto tested = platform.deliveries.test(project_of(call), call.parameter("id"), in.event);
         return TestOut{tested.success, tested.status, tested.body, tested.error};

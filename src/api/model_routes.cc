@@ -274,16 +274,17 @@ namespace {
 
 using models::Where;
 
-Declaration reads(std::string_view path, std::string_view summary) {
+Declaration reads_model(std::string_view path, std::string_view summary) {
   return {Method::get,   path,   Permission::of("model.read", "{scope}"), BodyLimit::none(), Audit::read(),
           Place::worker, summary};
 }
-Declaration writes(std::string_view path, std::string_view action, std::string_view verb, std::string_view summary) {
+Declaration writes_model(std::string_view path, std::string_view action, std::string_view verb,
+                         std::string_view summary) {
   return {Method::post,  path,   Permission::of(action, "{scope}"), kPromotionBody, Audit::verb(verb),
           Place::worker, summary};
 }
 
-std::string resource(const Where& where, const std::string& model) {
+std::string model_scope(const Where& where, const std::string& model) {
   return iam::Scope::of(where.tenant.str(), where.project.str(), "model", model).str();
 }
 
@@ -373,10 +374,10 @@ std::int64_t promotion_of(const Call& call) {
   return *id;
 }
 
-void add_reading(Routes& routes, Platform& platform) {
+void add_model_reading(Routes& routes, Platform& platform) {
   auto& registry = platform.models;
   routes.add<ModelQuery, Page<ModelOut>>(
-      reads("/v1/models", "Registered models of a project."), [&registry](Call& call, const ModelQuery& in) {
+      reads_model("/v1/models", "Registered models of a project."), [&registry](Call& call, const ModelQuery& in) {
         const auto offset = offset_of(in.cursor);
         const auto found = registry.search_models(project_of(call),
                                                   {in.filter, in.order_by, offset, static_cast<std::size_t>(in.limit)});
@@ -386,7 +387,7 @@ void add_reading(Routes& routes, Platform& platform) {
         return page;
       });
   routes.add<Nothing, ModelDetails>(
-      reads("/v1/models/{name}", "A model and its newest versions."), [&registry](Call& call, const Nothing&) {
+      reads_model("/v1/models/{name}", "A model and its newest versions."), [&registry](Call& call, const Nothing&) {
         const auto where = project_of(call);
         ModelDetails out{out_of(registry.model(where, call.parameter("name"))), {}};
         std::string quoted;
@@ -397,7 +398,8 @@ void add_reading(Routes& routes, Platform& platform) {
         return out;
       });
   routes.add<Nothing, VersionDetails>(
-      reads("/v1/models/{name}/versions/{version}", "A version (a number, @ALIAS or latest) and its signed manifest."),
+      reads_model("/v1/models/{name}/versions/{version}",
+                  "A version (a number, @ALIAS or latest) and its signed manifest."),
       [&registry](Call& call, const Nothing&) {
         const auto where = project_of(call);
         const auto version = version_of(registry, where, call.parameter("name"), call.parameter("version"));
@@ -405,8 +407,8 @@ void add_reading(Routes& routes, Platform& platform) {
                                                       registry.public_key())};
       });
   routes.add<Nothing, VerifiedOut>(
-      reads("/v1/models/{name}/versions/{version}/verify",
-            "Read every file of a version and compare with its manifest."),
+      reads_model("/v1/models/{name}/versions/{version}/verify",
+                  "Read every file of a version and compare with its manifest."),
       [&platform](Call& call, const Nothing&) {
         const auto where = project_of(call);
         return verify(platform, where,
@@ -417,8 +419,8 @@ void add_reading(Routes& routes, Platform& platform) {
 void add_promoting(Routes& routes, Platform& platform) {
   auto& promotions = platform.promotions;
   routes.add<PromoteIn, PromotionOut>(
-      writes("/v1/models/{name}/promote", "model.write", "model.promote",
-             "Move an alias, with a reason; waits for a second person where the model asks for that."),
+      writes_model("/v1/models/{name}/promote", "model.write", "model.promote",
+                   "Move an alias, with a reason; waits for a second person where the model asks for that."),
       [&promotions](Call& call, const PromoteIn& in) {
         const auto where = project_of(call);
         const auto& name = call.parameter("name");
@@ -429,38 +431,38 @@ void add_promoting(Routes& routes, Platform& platform) {
           wanted.from = *in.version;
         else
           wanted.from = in.from;
-        return call.write(resource(where, name), [&](sql::Writer& writer) {
+        return call.write(model_scope(where, name), [&](sql::Writer& writer) {
           return out_of(promotions.promote(writer, where, wanted, call.actor()));
         });
       });
   routes.add<DecideIn, PromotionOut>(
-      writes("/v1/promotions/{id}/decide", "model.approve", "model.decide", "Approve or reject a promotion."),
+      writes_model("/v1/promotions/{id}/decide", "model.approve", "model.decide", "Approve or reject a promotion."),
       [&promotions](Call& call, const DecideIn& in) {
         const auto where = project_of(call);
         const auto id = promotion_of(call);
         const auto asked = promotions.get(where, id);
-        call.about(resource(where, asked.model));
-        return call.write(resource(where, asked.model), [&](sql::Writer& writer) {
+        call.about(model_scope(where, asked.model));
+        return call.write(model_scope(where, asked.model), [&](sql::Writer& writer) {
           return out_of(promotions.decide(writer, where, id, in.approve, in.why, call.actor()));
         });
       });
-  routes.add<ApprovalIn, Nothing>(writes("/v1/models/{name}/approval", "model.approve", "model.approval",
-                                         "Whether promotions of a model wait for a second person."),
+  routes.add<ApprovalIn, Nothing>(writes_model("/v1/models/{name}/approval", "model.approve", "model.approval",
+                                               "Whether promotions of a model wait for a second person."),
                                   [&promotions](Call& call, const ApprovalIn& in) {
                                     const auto where = project_of(call);
                                     const auto& name = call.parameter("name");
                                     promotions.require_approval(where, name, in.required,
-                                                                call.act(resource(where, name)));
+                                                                call.act(model_scope(where, name)));
                                   });
-  routes.add<Nothing, Page<PromotionOut>>(reads("/v1/promotions", "Promotions that wait for a decision, newest first."),
-                                          [&promotions](Call& call, const Nothing&) {
-                                            Page<PromotionOut> page;
-                                            for (const auto& p : promotions.pending(project_of(call)))
-                                              page.items.push_back(out_of(p));
-                                            return page;
-                                          });
+  routes.add<Nothing, Page<PromotionOut>>(
+      reads_model("/v1/promotions", "Promotions that wait for a decision, newest first."),
+      [&promotions](Call& call, const Nothing&) {
+        Page<PromotionOut> page;
+        for (const auto& p : promotions.pending(project_of(call))) page.items.push_back(out_of(p));
+        return page;
+      });
   routes.add<HistoryQuery, HistoryOut>(
-      reads("/v1/models/{name}/history", "Every change of the model's aliases, and its promotions."),
+      reads_model("/v1/models/{name}/history", "Every change of the model's aliases, and its promotions."),
       [&promotions](Call& call, const HistoryQuery& in) {
         const auto where = project_of(call);
         const auto limit = static_cast<std::size_t>(in.limit);
@@ -472,7 +474,7 @@ void add_promoting(Routes& routes, Platform& platform) {
         return out;
       });
   routes.add<AliasAtQuery, AliasAtOut>(
-      reads("/v1/models/{name}/alias-at", "Which version an alias pointed at at a time."),
+      reads_model("/v1/models/{name}/alias-at", "Which version an alias pointed at at a time."),
       [&promotions](Call& call, const AliasAtQuery& in) {
         const auto& name = call.parameter("name");
         const auto at = time_of(in.time);
@@ -483,7 +485,7 @@ void add_promoting(Routes& routes, Platform& platform) {
 }  // namespace
 
 void add_model_routes(Routes& routes, Platform& platform) {
-  add_reading(routes, platform);
+  add_model_reading(routes, platform);
   add_promoting(routes, platform);
 }
 

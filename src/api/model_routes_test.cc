@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string kProject = "?scope=/t/acme/p/flights";
+const std::string kInProject = "?scope=/t/acme/p/flights";
 
 struct ModelRoutes : testing::Test {
   TestApi api;
@@ -31,13 +31,13 @@ struct ModelRoutes : testing::Test {
                                  act);
   }
   json::value get(const std::string& path, const std::string& more = "") {
-    const auto answer = api.get(path + kProject + more);
+    const auto answer = api.get(path + kInProject + more);
     EXPECT_EQ(answer.status, 200) << path << ": " << answer.body;
     return answer.json();
   }
   Answer promote(std::int64_t version, const std::string& token) {
     return api.call(
-        Question{Method::post, "/v1/models/delay/promote" + kProject,
+        Question{Method::post, "/v1/models/delay/promote" + kInProject,
                  fmt::format(R"({{"version":{},"to":"champion","why":"better","evidence":{{"mae":7}}}})", version)}
             .by(token));
   }
@@ -51,8 +51,8 @@ TEST_F(ModelRoutes, ShowVersionsByNumberAliasAndNewest) {
   EXPECT_EQ(number("1"), 1);
   EXPECT_EQ(number("@champion"), 1);
   EXPECT_EQ(number("latest"), 2);
-  EXPECT_EQ(api.get("/v1/models/delay/versions/x" + kProject).error(), "invalid");
-  EXPECT_EQ(api.get("/v1/models/delay/versions/3" + kProject).status, 404);
+  EXPECT_EQ(api.get("/v1/models/delay/versions/x" + kInProject).error(), "invalid");
+  EXPECT_EQ(api.get("/v1/models/delay/versions/3" + kInProject).status, 404);
   const auto model = get("/v1/models/delay");
   EXPECT_EQ(model.at("model").at("aliases"), (json::value{{"champion", 1}}));
   EXPECT_EQ(model.at("versions").at(0).at("version").as_int64(), 2);
@@ -84,8 +84,8 @@ TEST_F(ModelRoutes, PromoteWithAReasonOnceForARepeatedCall) {
   const auto body = R"({"version":1,"to":"champion","why":"better"})";
   const auto ask = [&] {
     return api
-        .call(Question{Method::post, "/v1/models/delay/promote" + kProject, body}.by(api.admin).with("Idempotency-Key",
-                                                                                                     "k"))
+        .call(Question{Method::post, "/v1/models/delay/promote" + kInProject, body}.by(api.admin).with(
+            "Idempotency-Key", "k"))
         .json();
   };
   const auto first = ask();
@@ -97,7 +97,7 @@ TEST_F(ModelRoutes, PromoteWithAReasonOnceForARepeatedCall) {
 
 TEST_F(ModelRoutes, NameTheFieldThatIsWrongWithAPromotion) {
   const auto message = [&](const std::string& body) {
-    const auto answer = api.post("/v1/models/delay/promote" + kProject, body);
+    const auto answer = api.post("/v1/models/delay/promote" + kInProject, body);
     EXPECT_EQ(answer.status, 400) << answer.body;
     return answer.body;
   };
@@ -114,11 +114,11 @@ TEST_F(ModelRoutes, LetASecondPersonDecideWhoMayApprove) {
       "{apiVersion: falaj/v1, kind: RoleBinding, metadata: {name: boss}, spec: {role: admin, subjects: "
       "[user/boss]}}");
   const auto boss = api.token_of("user/boss");
-  ASSERT_EQ(api.post("/v1/models/delay/approval" + kProject, R"({"required":true})").status, 200);
+  ASSERT_EQ(api.post("/v1/models/delay/approval" + kInProject, R"({"required":true})").status, 200);
   const auto asked = promote(2, api.admin).json();
   EXPECT_EQ(asked.at("state").as_string(), "pending");
   EXPECT_EQ(get("/v1/promotions").at("items").as_array().size(), 1U);
-  const auto decide = fmt::format("/v1/promotions/{}/decide{}", asked.at("id").as_int64(), kProject);
+  const auto decide = fmt::format("/v1/promotions/{}/decide{}", asked.at("id").as_int64(), kInProject);
   const auto by = [&](const std::string& token, const std::string& body) {
     return api.call(Question{Method::post, decide, body}.by(token));
   };
@@ -148,7 +148,7 @@ TEST_F(ModelRoutes, KnowWhatAnAliasPointedAtAtATime) {
   EXPECT_EQ(at(before), 0);
   EXPECT_EQ(at(before + 15'000'000), 1);
   EXPECT_EQ(at(before + 20'000'000), 2);
-  EXPECT_EQ(api.get("/v1/models/delay/alias-at" + kProject + "&alias=champion&time=now").error(), "invalid");
+  EXPECT_EQ(api.get("/v1/models/delay/alias-at" + kInProject + "&alias=champion&time=now").error(), "invalid");
 }
 
 TEST_F(ModelRoutes, TellWhereThingsCameFromInEverySpelling) {
@@ -161,24 +161,24 @@ TEST_F(ModelRoutes, TellWhereThingsCameFromInEverySpelling) {
   EXPECT_EQ(get("/v1/lineage", "&thing=" + run_id).at("edges").at(0),
             (json::value{{"from", "dataset/flights@3f2a"}, {"to", "run/" + run_id}, {"how", "input"}}));
   EXPECT_EQ(get("/v1/lineage", "&format=openlineage&thing=run/" + run_id).at("events").at(0).at("eventType"), "START");
-  EXPECT_EQ(api.get("/v1/lineage" + kProject + "&format=openlineage&thing=delay/1").error(), "invalid");
-  EXPECT_EQ(api.get("/v1/lineage" + kProject + "&thing=x").error(), "invalid");
+  EXPECT_EQ(api.get("/v1/lineage" + kInProject + "&format=openlineage&thing=delay/1").error(), "invalid");
+  EXPECT_EQ(api.get("/v1/lineage" + kInProject + "&thing=x").error(), "invalid");
 }
 
 TEST_F(ModelRoutes, NeverGiveOutTheSecretOfAWebhook) {
   const auto made =
-      api.post("/v1/webhooks" + kProject,
+      api.post("/v1/webhooks" + kInProject,
                R"({"name":"x","url":"https://example.org/","events":["promotion.done"],"secret":"s3cr3t"})");
   ASSERT_EQ(made.status, 200) << made.body;
   EXPECT_TRUE(made.json().at("has_secret").as_bool());
   const std::string id(made.json().at("id").as_string());
-  EXPECT_EQ((made.body + api.get("/v1/webhooks" + kProject).body).find("s3cr3t"), std::string::npos);
+  EXPECT_EQ((made.body + api.get("/v1/webhooks" + kInProject).body).find("s3cr3t"), std::string::npos);
   promote(1, api.admin);
   const auto deliveries = get("/v1/webhooks/" + id + "/deliveries", "&state=waiting").at("items");
   ASSERT_EQ(deliveries.as_array().size(), 1U);
   EXPECT_EQ(deliveries.at(0).at("event").as_string(), "promotion.done");
-  EXPECT_EQ(api.del("/v1/webhooks/" + id + kProject).status, 200);
-  EXPECT_EQ(api.get("/v1/webhooks/" + id + "/deliveries" + kProject).status, 404);
+  EXPECT_EQ(api.del("/v1/webhooks/" + id + kInProject).status, 200);
+  EXPECT_EQ(api.get("/v1/webhooks/" + id + "/deliveries" + kInProject).status, 404);
 }
 
 }  // namespace

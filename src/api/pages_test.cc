@@ -12,8 +12,6 @@
 namespace falaj::api {
 namespace {
 
-const std::string kProject = "scope=/t/acme/p/flights";
-
 struct Pages : testing::Test {
   TestApi api;
 

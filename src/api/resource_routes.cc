@@ -124,7 +124,6 @@ namespace falaj::api {
 namespace {
 
 constexpr BodyLimit kFilesBody{16 << 20};
-constexpr BodyLimit kSmallBody{64 * 1024};
 
 resource::Authorise authorise(const Call& call) {
   return [&call](std::string_view action, const iam::Scope& scope) -> std::optional<std::string> {
@@ -173,7 +172,7 @@ sql::Act unnamed_act(const Call& call) {
   return act;
 }
 
-void add_reading(Routes& routes, Platform& platform) {
+void add_resource_reading(Routes& routes, Platform& platform) {
   routes.add<ListQuery, ResourcePage>(
       {Method::get, "/v1/resources/{kind}", Permission::signed_in("{scope}"), BodyLimit::none(), Audit::read(),
        Place::worker, "Resources of a kind, at and below 'scope', that the caller may read."},
@@ -234,7 +233,7 @@ void add_resource_routes(Routes& routes, Platform& platform) {
                                     [&platform](Call& call, const ApplyRequest& in) {
                                       return rows_of(platform.resources.plan(documents_of(in), authorise(call)));
                                     });
-  add_reading(routes, platform);
+  add_resource_reading(routes, platform);
   routes.add<Nothing, Changes>(
       {Method::del, "/v1/resources/{kind}/{name}", permission(platform, "KIND.delete", "delete"), BodyLimit::none(),
        Audit::verb("resource.delete"), Place::worker,

@@ -90,6 +90,7 @@ class BodyLimit {
  private:
   std::uint64_t bytes_;
 };
+inline constexpr BodyLimit kSmallBody{64 * 1024};  // a form, not a file
 
 // What the audit log says of a call that succeeded.
 class Audit {

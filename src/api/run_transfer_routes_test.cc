@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string kProject = "scope=/t/acme/p/flights", kOther = "scope=/t/acme/p/arrivals";
+const std::string kOther = "scope=/t/acme/p/arrivals";
 
 struct RunTransfer : testing::Test {
   RunTransfer() {

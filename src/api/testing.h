@@ -19,7 +19,13 @@
 #include "foundation/sys/testing.h"
 #include "governance/resource/kind.h"
 
+namespace falaj::online {
+class Store;
+}
+
 namespace falaj::api {
+
+inline const std::string kProject = "scope=/t/acme/p/flights";  // the query of most questions
 
 struct Question {
   Method method = Method::get;

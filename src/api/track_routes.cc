@@ -48,7 +48,7 @@ struct PointOut {
   json::value value;  // JSON has no NaN and no infinities: those are texts
   std::int64_t step = 0, unix_ms = 0;
 };
-struct DatasetOut {
+struct InputDatasetOut {
   std::string name, digest, context;
 };
 struct RunOut {
@@ -59,7 +59,7 @@ struct RunOut {
   std::optional<std::int64_t> end_ms;
   std::map<std::string, std::string> params, tags;
   std::map<std::string, PointOut> metrics;
-  std::vector<DatasetOut> datasets;
+  std::vector<InputDatasetOut> datasets;
   std::vector<std::string> model_inputs, model_outputs;
   std::string artifact_uri;
   std::optional<json::value> line;  // a list
@@ -88,7 +88,7 @@ struct Compared {
   std::vector<RunOut> runs;
   std::vector<ComparedRow> params, metrics;
 };
-struct RemovedOut {
+struct RemovedRunOut {
   std::string run_id;
   std::int64_t rows = 0, points = 0, files = 0, bytes = 0, kept_bytes = 0;
 };
@@ -150,8 +150,8 @@ struct Shape<PointOut> {
                       field("step", &T::step, "Step."), field("unix_ms", &T::unix_ms, "Milliseconds since 1970."));
 };
 template <>
-struct Shape<DatasetOut> {
-  using T = DatasetOut;
+struct Shape<InputDatasetOut> {
+  using T = InputDatasetOut;
   static constexpr std::string_view name = "RunDataset";
   static constexpr auto fields =
       std::make_tuple(field("name", &T::name, "Its name."), field("digest", &T::digest, "Of its content."),
@@ -219,8 +219,8 @@ struct Shape<Compared> {
                                                  field("metrics", &T::metrics, "Newest values of all metrics."));
 };
 template <>
-struct Shape<RemovedOut> {
-  using T = RemovedOut;
+struct Shape<RemovedRunOut> {
+  using T = RemovedRunOut;
   static constexpr std::string_view name = "RemovedRun";
   static constexpr auto fields = std::make_tuple(
       field("run_id", &T::run_id, "Which."), field("rows", &T::rows, "Rows deleted."),
@@ -236,7 +236,7 @@ namespace {
 using track::Track;
 using track::Where;
 
-Declaration reads(std::string_view path, std::string_view action, std::string_view summary) {
+Declaration reads_run(std::string_view path, std::string_view action, std::string_view summary) {
   return {Method::get,   path,   Permission::of(action, "{scope}"), BodyLimit::none(), Audit::read(),
           Place::worker, summary};
 }
@@ -246,7 +246,7 @@ track::View view_of(std::string_view name) {
 }
 std::string_view text_of(track::Stage stage) { return stage == track::Stage::active ? "active" : "deleted"; }
 
-std::map<std::string, std::string> map_of(const std::vector<track::KeyValue>& pairs) {
+std::map<std::string, std::string> by_key(const std::vector<track::KeyValue>& pairs) {
   std::map<std::string, std::string> out;
   for (const auto& pair : pairs) out[pair.key] = pair.value;
   return out;
@@ -261,7 +261,7 @@ json::value number_of(double value) {
 PointOut out_of(const track::Point& point) { return {number_of(point.value), point.step, point.unix_ms}; }
 
 ExperimentOut out_of(const track::Experiment& e) {
-  return {e.number, e.name, std::string(text_of(e.stage)), e.created_ms, e.updated_ms, map_of(e.tags)};
+  return {e.number, e.name, std::string(text_of(e.stage)), e.created_ms, e.updated_ms, by_key(e.tags)};
 }
 
 RunOut out_of(const track::Run& run) {
@@ -275,8 +275,8 @@ RunOut out_of(const track::Run& run) {
   out.stage = text_of(info.stage);
   out.start_ms = info.start_ms;
   out.end_ms = info.end_ms;
-  out.params = map_of(run.params);
-  out.tags = map_of(run.tags);
+  out.params = by_key(run.params);
+  out.tags = by_key(run.tags);
   for (const auto& metric : run.metrics) out.metrics[metric.key] = out_of(metric.point);
   for (const auto& input : run.datasets) {
     const auto context = std::find_if(input.tags.begin(), input.tags.end(),
@@ -401,7 +401,7 @@ std::string resource_of(const Where& where, const std::string& run_id) {
 }
 
 // The run first: then nothing leads to its files any more, and the server's next pass takes what a kill left of them.
-RemovedOut remove(Platform& platform, Call& call, const Where& where, const std::string& run_id) {
+RemovedRunOut remove(Platform& platform, Call& call, const Where& where, const std::string& run_id) {
   const auto resource = resource_of(where, run_id);
   call.about(resource);
   const auto refuse_used = [&](sql::Reader& reader) {
@@ -411,7 +411,7 @@ RemovedOut remove(Platform& platform, Call& call, const Where& where, const std:
   platform.database.read([&](sql::Reader& r) { Track::removable_run(r, where, run_id); });
   platform.database.read(refuse_used);
 
-  RemovedOut out;
+  RemovedRunOut out;
   out.run_id = run_id;
   const auto root = track::run_artifact(run_id, "");
   for (std::string after;;) {
@@ -446,7 +446,7 @@ void add_deleting(Routes& routes, Platform& platform) {
           platform.track.set_run_stage(where, id, stage, call.act(resource_of(where, id)));
         });
   }
-  routes.add<Nothing, RemovedOut>(
+  routes.add<Nothing, RemovedRunOut>(
       {Method::del, "/v1/runs/{id}", Permission::of("run.delete", "{scope}"), BodyLimit::none(),
        Audit::verb("run.remove"), Place::worker,
        "Remove a deleted run for good, with its points and files; refused while a promoted model came from it."},
@@ -458,12 +458,12 @@ void add_deleting(Routes& routes, Platform& platform) {
 void add_runs(Routes& routes, Platform& platform) {
   auto& track = platform.track;
   routes.add<RunQuery, Page<RunOut>>(
-      reads("/v1/runs", "run.read", "Runs that a filter finds, with what they logged."),
+      reads_run("/v1/runs", "run.read", "Runs that a filter finds, with what they logged."),
       [&track](Call& call, const RunQuery& in) { return list_runs(track, project_of(call), in); });
   routes.add<CompareQuery, Compared>(
-      reads("/v1/runs/compare", "run.read", "Params and metrics of several runs, side by side."),
+      reads_run("/v1/runs/compare", "run.read", "Params and metrics of several runs, side by side."),
       [&track](Call& call, const CompareQuery& in) { return compare(track, project_of(call), in); });
-  routes.add<OneRunQuery, RunOut>(reads("/v1/runs/{id}", "run.read", "A run and everything it logged."),
+  routes.add<OneRunQuery, RunOut>(reads_run("/v1/runs/{id}", "run.read", "A run and everything it logged."),
                                   [&track](Call& call, const OneRunQuery& in) {
                                     const auto where = project_of(call);
                                     auto out = out_of(track.run(where, call.parameter("id")));
@@ -471,11 +471,12 @@ void add_runs(Routes& routes, Platform& platform) {
                                       out.line = line_of(track, where, out.run_id, in.line, in.points);
                                     return out;
                                   });
-  routes.add<MetricQuery, MetricOut>(
-      reads("/v1/runs/{id}/metrics/{key*}", "run.read", "The points of a metric: page by page, or the line thinned."),
-      [&track](Call& call, const MetricQuery& in) {
-        return metric_history(track, project_of(call), call.parameter("id"), call.parameter("key"), in);
-      });
+  routes.add<MetricQuery, MetricOut>(reads_run("/v1/runs/{id}/metrics/{key*}", "run.read",
+                                               "The points of a metric: page by page, or the line thinned."),
+                                     [&track](Call& call, const MetricQuery& in) {
+                                       return metric_history(track, project_of(call), call.parameter("id"),
+                                                             call.parameter("key"), in);
+                                     });
 }
 
 }  // namespace
@@ -494,7 +495,7 @@ std::int64_t experiment_of(track::Track& track, const track::Where& where, const
 void add_track_routes(Routes& routes, Platform& platform) {
   auto& track = platform.track;
   routes.add<ExperimentQuery, Page<ExperimentOut>>(
-      reads("/v1/experiments", "experiment.read", "Experiments of a project."),
+      reads_run("/v1/experiments", "experiment.read", "Experiments of a project."),
       [&track](Call& call, const ExperimentQuery& in) {
         const auto offset = offset_of(in.cursor);
         // Newest first, and of one millisecond the higher number: MLflow's own default has these the other way round.
@@ -507,7 +508,7 @@ void add_track_routes(Routes& routes, Platform& platform) {
         return page;
       });
   routes.add<Nothing, ExperimentOut>(
-      reads("/v1/experiments/{name*}", "experiment.read", "An experiment, by name or number."),
+      reads_run("/v1/experiments/{name*}", "experiment.read", "An experiment, by name or number."),
       [&track](Call& call, const Nothing&) {
         const auto where = project_of(call);
         return out_of(track.experiment(where, experiment_of(track, where, call.parameter("name"))));

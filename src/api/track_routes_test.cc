@@ -16,8 +16,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const std::string kProject = "scope=/t/acme/p/flights";
-
 struct TrackRoutes : testing::Test {
   TestApi api;
   const track::Where where{TenantName::parse("acme"), ProjectName::parse("flights")};

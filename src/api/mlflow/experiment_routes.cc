@@ -67,7 +67,7 @@ struct Shape<DatasetsIn> {
 namespace falaj::api::mlflow {
 namespace {
 
-std::string thing(const track::Where& where, std::string_view id) {
+std::string experiment_scope(const track::Where& where, std::string_view id) {
   return iam::Scope::of(where.tenant.str(), where.project.str(), "experiment", id).str();
 }
 
@@ -132,7 +132,7 @@ void add_experiment_routes(Routes& routes, Platform& platform) {
                     writes("/api/2.0/mlflow/experiments/update", "experiment.update", "MLflow: rename an experiment."),
                     [&track](Call& call, const track::Where& where, const ExperimentIn& in) {
                       track.rename_experiment(where, experiment_number(in.experiment_id), in.new_name,
-                                              call.act(thing(where, in.experiment_id)));
+                                              call.act(experiment_scope(where, in.experiment_id)));
                       return std::string(kEmpty);
                     });
   for (const bool deletes : {true, false})
@@ -144,7 +144,7 @@ void add_experiment_routes(Routes& routes, Platform& platform) {
                       [&track, deletes](Call& call, const track::Where& where, const ExperimentIn& in) {
                         track.set_experiment_stage(where, experiment_number(in.experiment_id),
                                                    deletes ? track::Stage::deleted : track::Stage::active,
-                                                   call.act(thing(where, in.experiment_id)));
+                                                   call.act(experiment_scope(where, in.experiment_id)));
                         return std::string(kEmpty);
                       });
   rpc<ExperimentIn>(
@@ -152,7 +152,7 @@ void add_experiment_routes(Routes& routes, Platform& platform) {
       writes("/api/2.0/mlflow/experiments/set-experiment-tag", "experiment.update", "MLflow: tag an experiment."),
       [&track](Call& call, const track::Where& where, const ExperimentIn& in) {
         track.set_experiment_tag(where, experiment_number(in.experiment_id), {in.key, in.value},
-                                 call.act(thing(where, in.experiment_id)));
+                                 call.act(experiment_scope(where, in.experiment_id)));
         return std::string(kEmpty);
       });
   rpc<ExperimentIn>(routes,
@@ -160,7 +160,7 @@ void add_experiment_routes(Routes& routes, Platform& platform) {
                            "MLflow: remove a tag of an experiment."),
                     [&track](Call& call, const track::Where& where, const ExperimentIn& in) {
                       track.delete_experiment_tag(where, experiment_number(in.experiment_id), in.key,
-                                                  call.act(thing(where, in.experiment_id)));
+                                                  call.act(experiment_scope(where, in.experiment_id)));
                       return std::string(kEmpty);
                     });
   rpc<DatasetsIn>(

@@ -95,7 +95,7 @@ namespace {
 
 using track::Where;
 
-std::string thing(const Where& where, std::string_view id) {
+std::string logged_model_scope(const Where& where, std::string_view id) {
   return iam::Scope::of(where.tenant.str(), where.project.str(), "logged-model", id).str();
 }
 
@@ -136,10 +136,10 @@ std::string answer(Platform& platform, const Where& where, const track::LoggedMo
   return out.close('}').take();
 }
 
-Declaration reads(Method method, std::string_view path, std::string_view summary) {
+Declaration reads_logged_model(Method method, std::string_view path, std::string_view summary) {
   return {method, path, allowed_in_project("run.read"), kMessageMax, Audit::read(), Place::worker, summary};
 }
-Declaration writes(Method method, std::string_view path, std::string_view verb, std::string_view summary) {
+Declaration writes_logged_model(Method method, std::string_view path, std::string_view verb, std::string_view summary) {
   return {method, path, allowed_in_project("run.write"), kMessageMax, Audit::verb(verb), Place::worker, summary};
 }
 
@@ -168,26 +168,27 @@ std::string search(Platform& platform, const Where& where, const SearchLoggedMod
 
 void add_logged_model_routes(Routes& routes, Platform& platform) {
   auto& logged = platform.logged_models;
-  rpc<NewLoggedModelIn>(
-      routes,
-      writes(Method::post, "/api/2.0/mlflow/logged-models", "logged-model.create", "MLflow: begin to log a model."),
-      [&](Call& call, const Where& where, const NewLoggedModelIn& in) {
-        // The experiment is there before the first run of a project that nobody has used yet.
-        (void)platform.track.experiment(where, experiment_number(in.experiment_id));
-        return answer(platform, where,
-                      logged.create(where,
-                                    {experiment_number(in.experiment_id), in.name, in.model_type, in.source_run_id,
-                                     pairs_of(in.params), pairs_of(in.tags)},
-                                    call.act(where.scope().str())));
+  rpc<NewLoggedModelIn>(routes,
+                        writes_logged_model(Method::post, "/api/2.0/mlflow/logged-models", "logged-model.create",
+                                            "MLflow: begin to log a model."),
+                        [&](Call& call, const Where& where, const NewLoggedModelIn& in) {
+                          // The experiment is there before the first run of a project that nobody has used yet.
+                          (void)platform.track.experiment(where, experiment_number(in.experiment_id));
+                          return answer(platform, where,
+                                        logged.create(where,
+                                                      {experiment_number(in.experiment_id), in.name, in.model_type,
+                                                       in.source_run_id, pairs_of(in.params), pairs_of(in.tags)},
+                                                      call.act(where.scope().str())));
+                        });
+  rpc<LoggedModelIn>(
+      routes, reads_logged_model(Method::get, "/api/2.0/mlflow/logged-models/{model_id}", "MLflow: a logged model."),
+      [&](Call& call, const Where& where, const LoggedModelIn& in) {
+        return answer(platform, where, logged.get(where, call.parameter("model_id"), in.allow_deleted));
       });
-  rpc<LoggedModelIn>(routes, reads(Method::get, "/api/2.0/mlflow/logged-models/{model_id}", "MLflow: a logged model."),
-                     [&](Call& call, const Where& where, const LoggedModelIn& in) {
-                       return answer(platform, where, logged.get(where, call.parameter("model_id"), in.allow_deleted));
-                     });
   rpc<LoggedModelIn>(
       routes,
-      writes(Method::patch, "/api/2.0/mlflow/logged-models/{model_id}", "logged-model.update",
-             "MLflow: say that a model is ready, or that its upload failed."),
+      writes_logged_model(Method::patch, "/api/2.0/mlflow/logged-models/{model_id}", "logged-model.update",
+                          "MLflow: say that a model is ready, or that its upload failed."),
       [&](Call& call, const Where& where, const LoggedModelIn& in) {
         auto status = track::parse_model_status(in.status);
         if (const auto number = parse_int(in.status); !status && number && *number >= 1 && *number <= 3)
@@ -196,47 +197,47 @@ void add_logged_model_routes(Routes& routes, Platform& platform) {
           throw Error(Code::invalid, fmt::format("status: LOGGED_MODEL_READY or LOGGED_MODEL_UPLOAD_FAILED, not '{}'",
                                                  in.status.substr(0, 40)));
         const auto& id = call.parameter("model_id");
-        return answer(platform, where, logged.set_status(where, id, *status, call.act(thing(where, id))));
+        return answer(platform, where, logged.set_status(where, id, *status, call.act(logged_model_scope(where, id))));
       });
   rpc<LoggedModelIn>(routes,
-                     writes(Method::del, "/api/2.0/mlflow/logged-models/{model_id}", "logged-model.hide",
-                            "MLflow: delete a logged model."),
+                     writes_logged_model(Method::del, "/api/2.0/mlflow/logged-models/{model_id}", "logged-model.hide",
+                                         "MLflow: delete a logged model."),
                      [&](Call& call, const Where& where, const LoggedModelIn&) {
                        const auto& id = call.parameter("model_id");
-                       logged.remove(where, id, call.act(thing(where, id)));
+                       logged.remove(where, id, call.act(logged_model_scope(where, id)));
                        return std::string(kEmpty);
                      });
   rpc<SearchLoggedModelsIn>(
-      routes, reads(Method::post, "/api/2.0/mlflow/logged-models/search", "MLflow: search logged models."),
+      routes, reads_logged_model(Method::post, "/api/2.0/mlflow/logged-models/search", "MLflow: search logged models."),
       [&](Call&, const Where& where, const SearchLoggedModelsIn& in) { return search(platform, where, in); });
   rpc<LoggedModelIn>(routes,
-                     writes(Method::patch, "/api/2.0/mlflow/logged-models/{model_id}/tags", "logged-model.update",
-                            "MLflow: tag a logged model."),
+                     writes_logged_model(Method::patch, "/api/2.0/mlflow/logged-models/{model_id}/tags",
+                                         "logged-model.update", "MLflow: tag a logged model."),
                      [&](Call& call, const Where& where, const LoggedModelIn& in) {
                        const auto& id = call.parameter("model_id");
-                       logged.set_tags(where, id, pairs_of(in.tags), call.act(thing(where, id)));
+                       logged.set_tags(where, id, pairs_of(in.tags), call.act(logged_model_scope(where, id)));
                        return answer(platform, where, logged.get(where, id));
                      });
   rpc<LoggedModelIn>(routes,
-                     writes(Method::del, "/api/2.0/mlflow/logged-models/{model_id}/tags/{tag_key*}",
-                            "logged-model.update", "MLflow: remove a tag of a logged model."),
+                     writes_logged_model(Method::del, "/api/2.0/mlflow/logged-models/{model_id}/tags/{tag_key*}",
+                                         "logged-model.update", "MLflow: remove a tag of a logged model."),
                      [&](Call& call, const Where& where, const LoggedModelIn&) {
                        const auto& id = call.parameter("model_id");
-                       logged.delete_tag(where, id, call.parameter("tag_key"), call.act(thing(where, id)));
+                       logged.delete_tag(where, id, call.parameter("tag_key"), call.act(logged_model_scope(where, id)));
                        return std::string(kEmpty);
                      });
   rpc<LoggedModelIn>(routes,
-                     writes(Method::post, "/api/2.0/mlflow/logged-models/{model_id}/params", "logged-model.update",
-                            "MLflow: log params of a logged model."),
+                     writes_logged_model(Method::post, "/api/2.0/mlflow/logged-models/{model_id}/params",
+                                         "logged-model.update", "MLflow: log params of a logged model."),
                      [&](Call& call, const Where& where, const LoggedModelIn& in) {
                        const auto& id = call.parameter("model_id");
-                       logged.log_params(where, id, pairs_of(in.params), call.act(thing(where, id)));
+                       logged.log_params(where, id, pairs_of(in.params), call.act(logged_model_scope(where, id)));
                        return std::string(kEmpty);
                      });
   rpc<LoggedModelIn>(
       routes,
-      reads(Method::get, "/api/2.0/mlflow/logged-models/{model_id}/artifacts/directories",
-            "MLflow: the artifacts of a logged model."),
+      reads_logged_model(Method::get, "/api/2.0/mlflow/logged-models/{model_id}/artifacts/directories",
+                         "MLflow: the artifacts of a logged model."),
       [&](Call& call, const Where& where, const LoggedModelIn& in) {
         const auto model = logged.get(where, call.parameter("model_id"));
         const auto path = track::checked_artifact_path(in.artifact_directory_path);
@@ -245,8 +246,8 @@ void add_logged_model_routes(Routes& routes, Platform& platform) {
         put_files(out, track::list_artifacts(platform.vault, where, track::model_artifact(model.model_id, path)), path);
         return out.close('}').take();
       });
-  routes.add_foreign(reads(Method::get, "/api/2.0/mlflow/logged-models/{model_id}/artifacts/files",
-                           "MLflow: one artifact of a logged model."),
+  routes.add_foreign(reads_logged_model(Method::get, "/api/2.0/mlflow/logged-models/{model_id}/artifacts/files",
+                                        "MLflow: one artifact of a logged model."),
                      schema_of<LoggedModelIn>, [&](Call& call, net::Request& request) {
                        const auto in = read<LoggedModelIn>(call, request, Method::get);
                        const auto where = where_of(call.parameters(), call.caller());

@@ -74,15 +74,15 @@ namespace {
 using models::Registry;
 using track::Where;
 
-std::string thing(const Where& where, std::string_view name) {
+std::string model_scope(const Where& where, std::string_view name) {
   const bool plain = !name.empty() && name.size() <= models::kNameBytesMax && name.find('/') == std::string_view::npos;
   return plain ? iam::Scope::of(where.tenant.str(), where.project.str(), "model", name).str() : where.scope().str();
 }
 
-Declaration reads(Method method, std::string_view path, std::string_view summary) {
+Declaration reads_model(Method method, std::string_view path, std::string_view summary) {
   return {method, path, allowed_in_project("model.read"), kMessageMax, Audit::read(), Place::worker, summary};
 }
-Declaration writes(Method method, std::string_view path, std::string_view verb, std::string_view summary) {
+Declaration writes_model(Method method, std::string_view path, std::string_view verb, std::string_view summary) {
   return {method, path, allowed_in_project("model.write"), kMessageMax, Audit::verb(verb), Place::worker, summary};
 }
 
@@ -157,40 +157,41 @@ std::string page(std::string_view member, const track::Found<T>& found, std::siz
 }
 
 void add_models(Routes& routes, Registry& registry) {
-  rpc<ModelIn>(
-      routes,
-      writes(Method::post, "/api/2.0/mlflow/registered-models/create", "model.create", "MLflow: register a model."),
-      [&](Call& call, const Where& where, const ModelIn& in) {
-        return answer("registered_model", registry.create_model(where, in.name, pairs_of(in.tags), in.description,
-                                                                call.act(thing(where, in.name))));
-      });
-  rpc<ModelIn>(routes, reads(Method::get, "/api/2.0/mlflow/registered-models/get", "MLflow: a registered model."),
+  rpc<ModelIn>(routes,
+               writes_model(Method::post, "/api/2.0/mlflow/registered-models/create", "model.create",
+                            "MLflow: register a model."),
+               [&](Call& call, const Where& where, const ModelIn& in) {
+                 return answer("registered_model",
+                               registry.create_model(where, in.name, pairs_of(in.tags), in.description,
+                                                     call.act(model_scope(where, in.name))));
+               });
+  rpc<ModelIn>(routes, reads_model(Method::get, "/api/2.0/mlflow/registered-models/get", "MLflow: a registered model."),
                [&](Call&, const Where& where, const ModelIn& in) {
                  return answer("registered_model", registry.model(where, in.name));
                });
   rpc<ModelIn>(routes,
-               writes(Method::patch, "/api/2.0/mlflow/registered-models/update", "model.update",
-                      "MLflow: describe a registered model."),
+               writes_model(Method::patch, "/api/2.0/mlflow/registered-models/update", "model.update",
+                            "MLflow: describe a registered model."),
                [&](Call& call, const Where& where, const ModelIn& in) {
                  return answer("registered_model", registry.describe_model(where, in.name, in.description,
-                                                                           call.act(thing(where, in.name))));
+                                                                           call.act(model_scope(where, in.name))));
                });
   rpc<ModelIn>(routes,
-               writes(Method::post, "/api/2.0/mlflow/registered-models/rename", "model.rename",
-                      "MLflow: rename a registered model."),
+               writes_model(Method::post, "/api/2.0/mlflow/registered-models/rename", "model.rename",
+                            "MLflow: rename a registered model."),
                [&](Call& call, const Where& where, const ModelIn& in) {
-                 return answer("registered_model",
-                               registry.rename_model(where, in.name, in.new_name, call.act(thing(where, in.name))));
+                 return answer("registered_model", registry.rename_model(where, in.name, in.new_name,
+                                                                         call.act(model_scope(where, in.name))));
                });
   rpc<ModelIn>(routes,
-               writes(Method::del, "/api/2.0/mlflow/registered-models/delete", "model.delete",
-                      "MLflow: delete a registered model and its versions."),
+               writes_model(Method::del, "/api/2.0/mlflow/registered-models/delete", "model.delete",
+                            "MLflow: delete a registered model and its versions."),
                [&](Call& call, const Where& where, const ModelIn& in) {
-                 registry.delete_model(where, in.name, call.act(thing(where, in.name)));
+                 registry.delete_model(where, in.name, call.act(model_scope(where, in.name)));
                  return std::string(kEmpty);
                });
   rpc<SearchModelsIn>(
-      routes, reads(Method::get, "/api/2.0/mlflow/registered-models/search", "MLflow: search registered models."),
+      routes, reads_model(Method::get, "/api/2.0/mlflow/registered-models/search", "MLflow: search registered models."),
       [&](Call&, const Where& where, const SearchModelsIn& in) {
         const models::Search search{in.filter, in.order_by, parse_page_token(in.page_token),
                                     limit_of(in.max_results, 100, models::kSearchModelsMax)};
@@ -204,86 +205,91 @@ void add_models(Routes& routes, Registry& registry) {
   };
   for (const auto method : {Method::post, Method::get})
     rpc<ModelIn>(routes,
-                 reads(method, "/api/2.0/mlflow/registered-models/get-latest-versions",
-                       "MLflow: the newest version of each stage."),
+                 reads_model(method, "/api/2.0/mlflow/registered-models/get-latest-versions",
+                             "MLflow: the newest version of each stage."),
                  latest);
   rpc<ModelIn>(routes,
-               writes(Method::post, "/api/2.0/mlflow/registered-models/set-tag", "model.update",
-                      "MLflow: tag a registered model."),
+               writes_model(Method::post, "/api/2.0/mlflow/registered-models/set-tag", "model.update",
+                            "MLflow: tag a registered model."),
                [&](Call& call, const Where& where, const ModelIn& in) {
-                 registry.set_model_tag(where, in.name, {in.key, in.value}, call.act(thing(where, in.name)));
+                 registry.set_model_tag(where, in.name, {in.key, in.value}, call.act(model_scope(where, in.name)));
                  return std::string(kEmpty);
                });
   rpc<ModelIn>(routes,
-               writes(Method::del, "/api/2.0/mlflow/registered-models/delete-tag", "model.update",
-                      "MLflow: remove a tag of a registered model."),
+               writes_model(Method::del, "/api/2.0/mlflow/registered-models/delete-tag", "model.update",
+                            "MLflow: remove a tag of a registered model."),
                [&](Call& call, const Where& where, const ModelIn& in) {
-                 registry.delete_model_tag(where, in.name, in.key, call.act(thing(where, in.name)));
+                 registry.delete_model_tag(where, in.name, in.key, call.act(model_scope(where, in.name)));
                  return std::string(kEmpty);
                });
 }
 
 void add_aliases(Routes& routes, Registry& registry) {
-  rpc<ModelIn>(routes,
-               reads(Method::get, "/api/2.0/mlflow/registered-models/alias", "MLflow: the version an alias points at."),
-               [&](Call&, const Where& where, const ModelIn& in) {
-                 return answer("model_version", registry.by_alias(where, in.name, in.alias));
-               });
-  rpc<ModelIn>(routes,
-               writes(Method::post, "/api/2.0/mlflow/registered-models/alias", "model.alias",
-                      "MLflow: point an alias at a version."),
-               [&](Call& call, const Where& where, const ModelIn& in) {
-                 registry.set_alias(where, in.name, in.alias, number_of(in.version), call.act(thing(where, in.name)));
-                 return std::string(kEmpty);
-               });
   rpc<ModelIn>(
       routes,
-      writes(Method::del, "/api/2.0/mlflow/registered-models/alias", "model.alias", "MLflow: take an alias away."),
-      [&](Call& call, const Where& where, const ModelIn& in) {
-        registry.delete_alias(where, in.name, in.alias, call.act(thing(where, in.name)));
-        return std::string(kEmpty);
+      reads_model(Method::get, "/api/2.0/mlflow/registered-models/alias", "MLflow: the version an alias points at."),
+      [&](Call&, const Where& where, const ModelIn& in) {
+        return answer("model_version", registry.by_alias(where, in.name, in.alias));
       });
+  rpc<ModelIn>(routes,
+               writes_model(Method::post, "/api/2.0/mlflow/registered-models/alias", "model.alias",
+                            "MLflow: point an alias at a version."),
+               [&](Call& call, const Where& where, const ModelIn& in) {
+                 registry.set_alias(where, in.name, in.alias, number_of(in.version),
+                                    call.act(model_scope(where, in.name)));
+                 return std::string(kEmpty);
+               });
+  rpc<ModelIn>(routes,
+               writes_model(Method::del, "/api/2.0/mlflow/registered-models/alias", "model.alias",
+                            "MLflow: take an alias away."),
+               [&](Call& call, const Where& where, const ModelIn& in) {
+                 registry.delete_alias(where, in.name, in.alias, call.act(model_scope(where, in.name)));
+                 return std::string(kEmpty);
+               });
 }
 
 void add_versions(Routes& routes, Registry& registry) {
   rpc<VersionIn>(routes,
-                 writes(Method::post, "/api/2.0/mlflow/model-versions/create", "model.version",
-                        "MLflow: make a version of a model."),
+                 writes_model(Method::post, "/api/2.0/mlflow/model-versions/create", "model.version",
+                              "MLflow: make a version of a model."),
                  [&](Call& call, const Where& where, const VersionIn& in) {
                    return answer("model_version",
                                  registry.create_version(where,
                                                          {in.name, in.source, in.run_id, in.run_link, in.model_id,
                                                           in.description, pairs_of(in.tags)},
-                                                         call.act(thing(where, in.name))));
+                                                         call.act(model_scope(where, in.name))));
                  });
-  rpc<VersionIn>(routes, reads(Method::get, "/api/2.0/mlflow/model-versions/get", "MLflow: a version of a model."),
+  rpc<VersionIn>(routes,
+                 reads_model(Method::get, "/api/2.0/mlflow/model-versions/get", "MLflow: a version of a model."),
                  [&](Call&, const Where& where, const VersionIn& in) {
                    return answer("model_version", registry.version(where, in.name, number_of(in.version)));
                  });
-  rpc<VersionIn>(
-      routes,
-      writes(Method::patch, "/api/2.0/mlflow/model-versions/update", "model.update", "MLflow: describe a version."),
-      [&](Call& call, const Where& where, const VersionIn& in) {
-        return answer("model_version", registry.describe_version(where, in.name, number_of(in.version), in.description,
-                                                                 call.act(thing(where, in.name))));
-      });
   rpc<VersionIn>(routes,
-                 writes(Method::del, "/api/2.0/mlflow/model-versions/delete", "model.delete",
-                        "MLflow: delete a version and the aliases that point at it."),
+                 writes_model(Method::patch, "/api/2.0/mlflow/model-versions/update", "model.update",
+                              "MLflow: describe a version."),
                  [&](Call& call, const Where& where, const VersionIn& in) {
-                   registry.delete_version(where, in.name, number_of(in.version), call.act(thing(where, in.name)));
+                   return answer("model_version",
+                                 registry.describe_version(where, in.name, number_of(in.version), in.description,
+                                                           call.act(model_scope(where, in.name))));
+                 });
+  rpc<VersionIn>(routes,
+                 writes_model(Method::del, "/api/2.0/mlflow/model-versions/delete", "model.delete",
+                              "MLflow: delete a version and the aliases that point at it."),
+                 [&](Call& call, const Where& where, const VersionIn& in) {
+                   registry.delete_version(where, in.name, number_of(in.version),
+                                           call.act(model_scope(where, in.name)));
                    return std::string(kEmpty);
                  });
-  rpc<SearchModelsIn>(routes,
-                      reads(Method::get, "/api/2.0/mlflow/model-versions/search", "MLflow: search versions of models."),
-                      [&](Call&, const Where& where, const SearchModelsIn& in) {
-                        const models::Search search{in.filter, in.order_by, parse_page_token(in.page_token),
-                                                    limit_of(in.max_results, 10'000, models::kSearchVersionsMax)};
-                        return page("model_versions", registry.search_versions(where, search), search.offset);
-                      });
+  rpc<SearchModelsIn>(
+      routes, reads_model(Method::get, "/api/2.0/mlflow/model-versions/search", "MLflow: search versions of models."),
+      [&](Call&, const Where& where, const SearchModelsIn& in) {
+        const models::Search search{in.filter, in.order_by, parse_page_token(in.page_token),
+                                    limit_of(in.max_results, 10'000, models::kSearchVersionsMax)};
+        return page("model_versions", registry.search_versions(where, search), search.offset);
+      });
   rpc<VersionIn>(routes,
-                 reads(Method::get, "/api/2.0/mlflow/model-versions/get-download-uri",
-                       "MLflow: where the files of a version are."),
+                 reads_model(Method::get, "/api/2.0/mlflow/model-versions/get-download-uri",
+                             "MLflow: where the files of a version are."),
                  [&](Call&, const Where& where, const VersionIn& in) {
                    const auto version = registry.version(where, in.name, number_of(in.version));
                    Text out;
@@ -291,26 +297,27 @@ void add_versions(Routes& routes, Registry& registry) {
                    return out.take();
                  });
   rpc<VersionIn>(routes,
-                 writes(Method::post, "/api/2.0/mlflow/model-versions/transition-stage", "model.stage",
-                        "MLflow, deprecated: move a version to a stage."),
+                 writes_model(Method::post, "/api/2.0/mlflow/model-versions/transition-stage", "model.stage",
+                              "MLflow, deprecated: move a version to a stage."),
                  [&](Call& call, const Where& where, const VersionIn& in) {
-                   return answer("model_version",
-                                 registry.set_stage(where, in.name, number_of(in.version), stage_of(in.stage),
-                                                    in.archive_existing_versions, call.act(thing(where, in.name))));
+                   return answer("model_version", registry.set_stage(where, in.name, number_of(in.version),
+                                                                     stage_of(in.stage), in.archive_existing_versions,
+                                                                     call.act(model_scope(where, in.name))));
                  });
   rpc<VersionIn>(
-      routes, writes(Method::post, "/api/2.0/mlflow/model-versions/set-tag", "model.update", "MLflow: tag a version."),
+      routes,
+      writes_model(Method::post, "/api/2.0/mlflow/model-versions/set-tag", "model.update", "MLflow: tag a version."),
       [&](Call& call, const Where& where, const VersionIn& in) {
         registry.set_version_tag(where, in.name, number_of(in.version), {in.key, in.value},
-                                 call.act(thing(where, in.name)));
+                                 call.act(model_scope(where, in.name)));
         return std::string(kEmpty);
       });
   rpc<VersionIn>(routes,
-                 writes(Method::del, "/api/2.0/mlflow/model-versions/delete-tag", "model.update",
-                        "MLflow: remove a tag of a version."),
+                 writes_model(Method::del, "/api/2.0/mlflow/model-versions/delete-tag", "model.update",
+                              "MLflow: remove a tag of a version."),
                  [&](Call& call, const Where& where, const VersionIn& in) {
                    registry.delete_version_tag(where, in.name, number_of(in.version), in.key,
-                                               call.act(thing(where, in.name)));
+                                               call.act(model_scope(where, in.name)));
                    return std::string(kEmpty);
                  });
 }
@@ -321,7 +328,7 @@ void add_registry_routes(Routes& routes, Platform& platform) {
   add_models(routes, platform.models);
   add_aliases(routes, platform.models);
   add_versions(routes, platform.models);
-  routes.add_foreign(reads(Method::get, "/model-versions/get-artifact", "MLflow: one file of a version."),
+  routes.add_foreign(reads_model(Method::get, "/model-versions/get-artifact", "MLflow: one file of a version."),
                      schema_of<VersionIn>, [&platform](Call& call, net::Request& request) {
                        const auto in = read<VersionIn>(call, request, Method::get);
                        const auto where = where_of(call.parameters(), call.caller());

@@ -171,16 +171,16 @@ namespace {
 
 using track::Where;
 
-std::string thing(const Where& where, std::string_view run_id) {
+std::string run_scope(const Where& where, std::string_view run_id) {
   // An id that cannot be one is not_found later; the audit names the project then.
   const bool plain = !run_id.empty() && run_id.size() <= 64 && run_id.find('/') == std::string_view::npos;
   return plain ? iam::Scope::of(where.tenant.str(), where.project.str(), "run", run_id).str() : where.scope().str();
 }
 
-Declaration reads(Method method, std::string_view path, std::string_view summary) {
+Declaration reads_run(Method method, std::string_view path, std::string_view summary) {
   return {method, path, allowed_in_project("run.read"), kMessageMax, Audit::read(), Place::worker, summary};
 }
-Declaration writes(std::string_view path, std::string_view verb, std::string_view summary) {
+Declaration writes_run(std::string_view path, std::string_view verb, std::string_view summary) {
   return {Method::post, path, allowed_in_project("run.write"), kMessageMax, Audit::verb(verb), Place::worker, summary};
 }
 
@@ -202,15 +202,15 @@ std::int64_t experiment_of(const std::string& id) {
 
 void add_lives(Routes& routes, track::Track& track) {
   rpc<NewRunIn>(
-      routes, writes("/api/2.0/mlflow/runs/create", "run.create", "MLflow: begin a run."),
+      routes, writes_run("/api/2.0/mlflow/runs/create", "run.create", "MLflow: begin a run."),
       [&track](Call& call, const Where& where, const NewRunIn& in) {
         track::NewRun run{experiment_of(in.experiment_id), in.run_name, in.user_id, in.start_time, pairs_of(in.tags)};
         for (auto& tag : run.tags) tag.value = cut(tag.value, track::kTagBytesMax);
         return answer(track.create_run(where, run, call.act(where.scope().str())));
       });
-  rpc<RunIn>(routes, reads(Method::get, "/api/2.0/mlflow/runs/get", "MLflow: a run."),
+  rpc<RunIn>(routes, reads_run(Method::get, "/api/2.0/mlflow/runs/get", "MLflow: a run."),
              [&track](Call&, const Where& where, const RunIn& in) { return answer(track.run(where, in.id())); });
-  rpc<RunIn>(routes, writes("/api/2.0/mlflow/runs/update", "run.update", "MLflow: change a run's status or name."),
+  rpc<RunIn>(routes, writes_run("/api/2.0/mlflow/runs/update", "run.update", "MLflow: change a run's status or name."),
              [&track](Call& call, const Where& where, const RunIn& in) {
                track::RunChange change;
                if (!in.status.empty()) {
@@ -226,58 +226,60 @@ void add_lives(Routes& routes, track::Track& track) {
                change.name = in.run_name;
                Text out;
                put(out.open('{').key("run_info"),
-                   track.update_run(where, in.id(), change, call.act(thing(where, in.id()))));
+                   track.update_run(where, in.id(), change, call.act(run_scope(where, in.id()))));
                return out.close('}').take();
              });
   for (const bool deletes : {true, false})
     rpc<RunIn>(routes,
-               deletes ? writes("/api/2.0/mlflow/runs/delete", "run.hide", "MLflow: delete a run; restore undoes it.")
-                       : writes("/api/2.0/mlflow/runs/restore", "run.restore", "MLflow: bring a deleted run back."),
+               deletes
+                   ? writes_run("/api/2.0/mlflow/runs/delete", "run.hide", "MLflow: delete a run; restore undoes it.")
+                   : writes_run("/api/2.0/mlflow/runs/restore", "run.restore", "MLflow: bring a deleted run back."),
                [&track, deletes](Call& call, const Where& where, const RunIn& in) {
                  track.set_run_stage(where, in.id(), deletes ? track::Stage::deleted : track::Stage::active,
-                                     call.act(thing(where, in.id())));
+                                     call.act(run_scope(where, in.id())));
                  return std::string(kEmpty);
                });
 }
 
 void add_logging(Routes& routes, track::Track& track) {
-  rpc<LogMetricIn>(routes, writes("/api/2.0/mlflow/runs/log-metric", "run.log", "MLflow: log one point of a metric."),
+  rpc<LogMetricIn>(routes,
+                   writes_run("/api/2.0/mlflow/runs/log-metric", "run.log", "MLflow: log one point of a metric."),
                    [&track](Call& call, const Where& where, const LogMetricIn& in) {
                      const auto& id = in.run_id.empty() ? in.run_uuid : in.run_id;
-                     track.log(where, id, {{metric_of(in)}, {}, {}}, call.act(thing(where, id)));
+                     track.log(where, id, {{metric_of(in)}, {}, {}}, call.act(run_scope(where, id)));
                      return std::string(kEmpty);
                    });
-  rpc<RunIn>(routes, writes("/api/2.0/mlflow/runs/log-parameter", "run.log", "MLflow: log a param."),
+  rpc<RunIn>(routes, writes_run("/api/2.0/mlflow/runs/log-parameter", "run.log", "MLflow: log a param."),
              [&track](Call& call, const Where& where, const RunIn& in) {
                track.log(where, in.id(), {{}, {{in.key, cut(in.value, track::kParamBytesMax)}}, {}},
-                         call.act(thing(where, in.id())));
+                         call.act(run_scope(where, in.id())));
                return std::string(kEmpty);
              });
-  rpc<RunIn>(routes, writes("/api/2.0/mlflow/runs/set-tag", "run.log", "MLflow: set a tag."),
+  rpc<RunIn>(routes, writes_run("/api/2.0/mlflow/runs/set-tag", "run.log", "MLflow: set a tag."),
              [&track](Call& call, const Where& where, const RunIn& in) {
                track.log(where, in.id(), {{}, {}, {{in.key, cut(in.value, track::kTagBytesMax)}}},
-                         call.act(thing(where, in.id())));
+                         call.act(run_scope(where, in.id())));
                return std::string(kEmpty);
              });
-  rpc<RunIn>(routes, writes("/api/2.0/mlflow/runs/delete-tag", "run.log", "MLflow: remove a tag."),
+  rpc<RunIn>(routes, writes_run("/api/2.0/mlflow/runs/delete-tag", "run.log", "MLflow: remove a tag."),
              [&track](Call& call, const Where& where, const RunIn& in) {
-               track.delete_tag(where, in.id(), in.key, call.act(thing(where, in.id())));
+               track.delete_tag(where, in.id(), in.key, call.act(run_scope(where, in.id())));
                return std::string(kEmpty);
              });
-  rpc<LogBatchIn>(routes,
-                  writes("/api/2.0/mlflow/runs/log-batch", "run.log", "MLflow: log metrics, params and tags at once."),
-                  [&track](Call& call, const Where& where, const LogBatchIn& in) {
-                    track::Batch batch;
-                    batch.metrics.reserve(in.metrics.size());
-                    for (const auto& metric : in.metrics) batch.metrics.push_back(metric_of(metric));
-                    batch.params = pairs_of(in.params);
-                    batch.tags = pairs_of(in.tags);
-                    for (auto& param : batch.params) param.value = cut(param.value, track::kParamBytesMax);
-                    for (auto& tag : batch.tags) tag.value = cut(tag.value, track::kTagBytesMax);
-                    track.log(where, in.run_id, batch, call.act(thing(where, in.run_id)));
-                    return std::string(kEmpty);
-                  });
-  rpc<LogInputsIn>(routes, writes("/api/2.0/mlflow/runs/log-inputs", "run.log", "MLflow: what a run read."),
+  rpc<LogBatchIn>(
+      routes, writes_run("/api/2.0/mlflow/runs/log-batch", "run.log", "MLflow: log metrics, params and tags at once."),
+      [&track](Call& call, const Where& where, const LogBatchIn& in) {
+        track::Batch batch;
+        batch.metrics.reserve(in.metrics.size());
+        for (const auto& metric : in.metrics) batch.metrics.push_back(metric_of(metric));
+        batch.params = pairs_of(in.params);
+        batch.tags = pairs_of(in.tags);
+        for (auto& param : batch.params) param.value = cut(param.value, track::kParamBytesMax);
+        for (auto& tag : batch.tags) tag.value = cut(tag.value, track::kTagBytesMax);
+        track.log(where, in.run_id, batch, call.act(run_scope(where, in.run_id)));
+        return std::string(kEmpty);
+      });
+  rpc<LogInputsIn>(routes, writes_run("/api/2.0/mlflow/runs/log-inputs", "run.log", "MLflow: what a run read."),
                    [&track](Call& call, const Where& where, const LogInputsIn& in) {
                      std::vector<track::DatasetInput> datasets;
                      for (const auto& d : in.datasets)
@@ -286,18 +288,18 @@ void add_logging(Routes& routes, track::Track& track) {
                                            pairs_of(d.tags)});
                      std::vector<std::string> models;
                      for (const auto& model : in.models) models.push_back(model.model_id);
-                     track.log_inputs(where, in.run_id, datasets, models, call.act(thing(where, in.run_id)));
+                     track.log_inputs(where, in.run_id, datasets, models, call.act(run_scope(where, in.run_id)));
                      return std::string(kEmpty);
                    });
-  rpc<LogInputsIn>(routes, writes("/api/2.0/mlflow/runs/outputs", "run.log", "MLflow: the models a run made."),
+  rpc<LogInputsIn>(routes, writes_run("/api/2.0/mlflow/runs/outputs", "run.log", "MLflow: the models a run made."),
                    [&track](Call& call, const Where& where, const LogInputsIn& in) {
                      std::vector<track::ModelOutput> models;
                      for (const auto& model : in.models) models.push_back({model.model_id, model.step});
-                     track.log_outputs(where, in.run_id, models, call.act(thing(where, in.run_id)));
+                     track.log_outputs(where, in.run_id, models, call.act(run_scope(where, in.run_id)));
                      return std::string(kEmpty);
                    });
   rpc<RunIn>(routes,
-             writes("/api/2.0/mlflow/runs/log-model", "run.log", "MLflow, older clients: note a model of the run."),
+             writes_run("/api/2.0/mlflow/runs/log-model", "run.log", "MLflow, older clients: note a model of the run."),
              [&track](Call& call, const Where& where, const RunIn& in) {
                const auto model = parse_json(in.model_json);
                if (!model.is_object()) throw Error(Code::invalid, "model_json: an object");
@@ -309,7 +311,7 @@ void add_logging(Routes& routes, track::Track& track) {
                  if (tag.key == kModelHistoryTag) history = parse_json(tag.value).as_array();
                history.push_back(model);
                track.log(where, in.id(), {{}, {}, {{std::string(kModelHistoryTag), json::serialize(history)}}},
-                         call.act(thing(where, in.id())));
+                         call.act(run_scope(where, in.id())));
                return std::string(kEmpty);
              });
 }
@@ -417,21 +419,22 @@ void add_run_routes(Routes& routes, Platform& platform) {
   auto& track = platform.track;
   add_lives(routes, track);
   add_logging(routes, track);
-  rpc<SearchRunsIn>(routes, reads(Method::post, "/api/2.0/mlflow/runs/search", "MLflow: search runs."),
+  rpc<SearchRunsIn>(routes, reads_run(Method::post, "/api/2.0/mlflow/runs/search", "MLflow: search runs."),
                     [&track](Call&, const Where& where, const SearchRunsIn& in) { return search(track, where, in); });
-  rpc<HistoryIn>(routes, reads(Method::get, "/api/2.0/mlflow/metrics/get-history", "MLflow: every point of a metric."),
+  rpc<HistoryIn>(routes,
+                 reads_run(Method::get, "/api/2.0/mlflow/metrics/get-history", "MLflow: every point of a metric."),
                  [&track](Call&, const Where& where, const HistoryIn& in) { return history(track, where, in); });
+  rpc<HistoryIn>(
+      routes, reads_run(Method::get, "/api/2.0/mlflow/metrics/get-history-bulk", "MLflow: one metric of several runs."),
+      [&track](Call& call, const Where& where, const HistoryIn& in) {
+        std::vector<std::string> ids;
+        for (const auto& [key, value] : call.head().query)
+          if (key == "run_id") ids.push_back(value);
+        return histories(track, where, ids, in, false);
+      });
   rpc<HistoryIn>(routes,
-                 reads(Method::get, "/api/2.0/mlflow/metrics/get-history-bulk", "MLflow: one metric of several runs."),
-                 [&track](Call& call, const Where& where, const HistoryIn& in) {
-                   std::vector<std::string> ids;
-                   for (const auto& [key, value] : call.head().query)
-                     if (key == "run_id") ids.push_back(value);
-                   return histories(track, where, ids, in, false);
-                 });
-  rpc<HistoryIn>(routes,
-                 reads(Method::get, "/api/2.0/mlflow/metrics/get-history-bulk-interval",
-                       "MLflow: one metric of several runs, evenly sampled between steps."),
+                 reads_run(Method::get, "/api/2.0/mlflow/metrics/get-history-bulk-interval",
+                           "MLflow: one metric of several runs, evenly sampled between steps."),
                  [&track](Call&, const Where& where, const HistoryIn& in) {
                    return histories(track, where, in.run_ids, in, true);
                  });
