@@ -7,7 +7,7 @@
 #   x_bench.cc     one benchmark program  x_fuzz.cc   one libFuzzer program, seeded from testdata/x_fuzz/
 
 # Directories whose own code one thread runs; what they wire together is tested with threads in its own directory.
-set(FALAJ_ONE_THREAD foundation/config foundation/stats cli apps/falaj)
+set(FALAJ_ONE_THREAD foundation/config foundation/expr foundation/stats cli apps/falaj)
 
 set(FALAJ_DIRECTORIES)
 file(STRINGS ${CMAKE_SOURCE_DIR}/src/layers.txt layer_lines REGEX "^[a-z]")
@@ -31,12 +31,9 @@ endfunction()
 # the compiler's cache. Files with options of their own stay apart.
 # The release build unites at most its tests: compiling the rest one by one proves that each includes what it uses.
 set(FALAJ_UNITED "" CACHE STRING "What is compiled several files at once: nothing, tests, or all")
-# Directories whose files cannot be united yet, as some of their names clash.
-set(FALAJ_APART api foundation/expr lifecycle/data lifecycle/features)
 set(FALAJ_UNITED_BYTES 65536 CACHE STRING "How many bytes of source at most are compiled as one")
 function(falaj_united target out)
-  if(dir IN_LIST FALAJ_APART OR
-     NOT (FALAJ_UNITED STREQUAL "all" OR (FALAJ_UNITED STREQUAL "tests" AND target MATCHES "_test$")))
+  if(NOT (FALAJ_UNITED STREQUAL "all" OR (FALAJ_UNITED STREQUAL "tests" AND target MATCHES "_test$")))
     set(${out} ${ARGN} PARENT_SCOPE)
     return()
   endif()
