@@ -132,20 +132,18 @@ Columns::Answer Columns::search(std::span<const std::int64_t> experiments, const
 
   std::vector<Order> order = asked.order;
   order.push_back({Entity::attribute, "start_time", false});
-  order.push_back({Entity::attribute, "run_id", true});
 
   struct Candidate {
     std::uint32_t experiment, place;
   };
   std::vector<Candidate> candidates;
-  std::vector<std::vector<const Column*>> sort_by(experiments.size());
+  bool ids_known = true;
   for (std::size_t e = 0; e < experiments.size(); ++e) {
     const auto experiment = experiments[e];
-    const auto& ids = column(experiment, kRunId);
     const auto& stages = column(experiment, kStage);
-    std::vector<bool> keep(ids.size());
+    std::vector<bool> keep(stages.size());
     for (std::size_t i = 0; i < keep.size(); ++i)
-      keep[i] = ids.has(i) && stages.has(i) && (stages.text(i) == "active" ? asked.active : asked.deleted);
+      keep[i] = stages.has(i) && (stages.text(i) == "active" ? asked.active : asked.deleted);
     for (const auto& comparison : asked.filter) {
       if (comparison.entity == Entity::dataset) {
         const auto good = of_datasets(experiment, comparison, keep.size());
@@ -157,23 +155,35 @@ Columns::Answer Columns::search(std::span<const std::int64_t> experiments, const
     // The newest first, which is the usual order: then a page is found early, and the rest only compared with its end.
     for (std::size_t i = keep.size(); i-- > 0;)
       if (keep[i]) candidates.push_back({static_cast<std::uint32_t>(e), static_cast<std::uint32_t>(i)});
-    for (const auto& item : order) sort_by[e].push_back(&column(experiment, {item.entity, item.key}));
+    ids_known = ids_known && loaded_[experiment].columns.contains(kRunId);
     loaded_[experiment].used = searches_;
   }
 
-  const auto before = [&](const Candidate& a, const Candidate& b) {
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      const int less =
-          sort_by[a.experiment][i]->compare(a.place, *sort_by[b.experiment][i], b.place, order[i].ascending);
-      if (less != 0) return less < 0;
-    }
-    return std::pair(a.experiment, a.place) < std::pair(b.experiment, b.place);
-  };
   const auto begin = std::min(asked.offset, candidates.size());
   const auto end = std::min(begin + asked.limit, candidates.size());
   const auto at = [&](std::size_t i) { return candidates.begin() + static_cast<std::ptrdiff_t>(i); };
-  if (begin > 0) std::nth_element(at(0), at(begin), at(candidates.size()), before);
-  std::partial_sort(at(begin), at(end), at(candidates.size()), before);
+  // Runs alike in all that is asked for stand by their ids, the largest column of all: it is loaded when there are
+  // such.
+  for (bool again = true; again;) {
+    if (ids_known) order.push_back({Entity::attribute, "run_id", true});
+    std::vector<std::vector<const Column*>> sort_by(experiments.size());
+    for (std::size_t e = 0; e < experiments.size(); ++e)
+      for (const auto& item : order) sort_by[e].push_back(&column(experiments[e], {item.entity, item.key}));
+    bool alike = false;
+    const auto before = [&](const Candidate& a, const Candidate& b) {
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        const int less =
+            sort_by[a.experiment][i]->compare(a.place, *sort_by[b.experiment][i], b.place, order[i].ascending);
+        if (less != 0) return less < 0;
+      }
+      alike = alike || a.experiment != b.experiment || a.place != b.place;
+      return std::pair(a.experiment, a.place) < std::pair(b.experiment, b.place);
+    };
+    if (begin > 0) std::nth_element(at(0), at(begin), at(candidates.size()), before);
+    std::partial_sort(at(begin), at(end), at(candidates.size()), before);
+    again = alike && !ids_known;
+    ids_known = true;
+  }
 
   Answer answer;
   answer.more = end < candidates.size();
