@@ -141,7 +141,8 @@ std::unique_ptr<table::Workspace> Datasets::room() const {
   return std::make_unique<table::Workspace>(limits_.room, scratch_);
 }
 
-void Datasets::open(table::Workspace& room, const Where& where, const Version& version, const std::string& view) {
+void Datasets::open(table::Workspace& room, const Where& where, const Version& version, const std::string& view,
+                    std::optional<std::int64_t> since) {
   if (version.erased)
     throw Error(Code::not_found,
                 fmt::format("version {} of '{}' was erased on {}{}", version.number, version.dataset,
@@ -149,11 +150,23 @@ void Datasets::open(table::Workspace& room, const Where& where, const Version& v
                             version.erased->replaced_by
                                 ? fmt::format("; what is left of it is in version {}", *version.erased->replaced_by)
                                 : ""));
+  std::set<std::int64_t> before;
+  if (since)
+    for (const auto& file : files(this->version(where, version.dataset, since))) before.insert(file.id);
   std::string names;
   for (const auto& file : files(version)) {
+    if (before.contains(file.id)) continue;
     const auto name = fmt::format("data/{}", file.id);
     room.put(name, std::make_shared<VaultSource>(vault_, where, std::vector{vault_.info(where, file.name)}));
     names += (names.empty() ? "" : ", ") + table::literal(name);
+  }
+  if (names.empty()) {
+    std::string columns;
+    for (const auto& c : version.schema)
+      columns += fmt::format("{}NULL::{} AS {}", columns.empty() ? "" : ", ", table::sql_name(c.type),
+                             table::identifier(c.name));
+    room.run(fmt::format("CREATE OR REPLACE VIEW {} AS SELECT {} WHERE FALSE", table::identifier(view), columns));
+    return;
   }
   // By name: files that are older than a column do not have it.
   room.run(fmt::format("CREATE OR REPLACE VIEW {} AS SELECT {} FROM read_parquet([{}], union_by_name = true)",

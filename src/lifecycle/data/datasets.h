@@ -97,8 +97,9 @@ class Datasets {
 
   // ---- rows go out
   std::unique_ptr<table::Workspace> room() const;
-  // Makes a view of that name over the version's rows.
-  void open(table::Workspace& room, const Where& where, const Version& version, const std::string& view);
+  // Makes a view of that name over the version's rows, or over those alone that were appended since an earlier version.
+  void open(table::Workspace& room, const Where& where, const Version& version, const std::string& view,
+            std::optional<std::int64_t> since = std::nullopt);
   Difference diff(const Where& where, const Version& before, const Version& after);
 
   // ---- the end

@@ -16,6 +16,17 @@ namespace {
 constexpr std::size_t kEntitiesPerWrite = 512;
 constexpr std::uint64_t kEventsPerSettle = 4096;
 
+std::int64_t count_beyond(table::Workspace& room, const Definition& definition, std::int64_t end_us) {
+  std::int64_t rows = 0;
+  room.query(fmt::format("SELECT count(*) FROM ({}) WHERE epoch_us({}::TIMESTAMP) > {}", definition.select,
+                         table::identifier(definition.plan.at), end_us + kSkewUs),
+             {}, [&](const table::Chunk& chunk) {
+               if (chunk.rows() > 0) rows = chunk.integer(0, 0);
+               return true;
+             });
+  return rows;
+}
+
 // Entities on their way into a space, many to a write.
 class Writing {
  public:
@@ -118,6 +129,11 @@ double Materialiser::progress(const Digest& meaning) const {
   return found == under_way_.end() ? 0 : found->second;
 }
 
+bool Materialiser::is_under_way(const Digest& meaning) const {
+  Lock lock(mu_);
+  return under_way_.contains(meaning);
+}
+
 bool Materialiser::is_appended(const Where& where, const data::Version& to, std::int64_t from) {
   auto at = to;
   while (at.number != from) {
@@ -158,7 +174,7 @@ OnlineView Materialiser::begin(const Where& where, const Definition& definition,
   const auto before = views_.find(definition.meaning);
   const auto& last = before && before->running ? before->running : before ? before->done : std::nullopt;
   const bool adds = !how.full && before && before->done && !before->running && definition.row_by_row &&
-                    end_us >= last->end_us && is_appended(where, version, last->version);
+                    end_us >= last->end_us && last->beyond == 0 && is_appended(where, version, last->version);
   return views_.change(act, definition.meaning, [&](std::optional<OnlineView> row) {
     if (!row) {
       row.emplace();
@@ -187,16 +203,16 @@ OnlineView Materialiser::begin_paused(const Where& where, const Definition& defi
   return row;
 }
 
-std::vector<Measured> Materialiser::fill(const Where& where, const Definition& definition, const OnlineView& row,
-                                         UnderWay& way, const table::Workspace::Watch& watch) {
+Materialiser::Filled Materialiser::fill(const Where& where, const Definition& definition, const OnlineView& row,
+                                        UnderWay& way, const table::Workspace::Watch& watch) {
   const auto& pass = *row.running;
   const bool adds = row.done && row.done->generation == pass.generation;
   const auto version = datasets_.version(where, definition.spec.dataset, pass.version);
   const auto room = datasets_.room();
-  datasets_.open(*room, where, version, version.dataset);
-  auto condition = fmt::format("at_us <= {}", pass.end_us + kSkewUs);
-  if (adds)
-    condition += fmt::format(" AND (at_us > {} OR source_row > {})", row.done->end_us + kSkewUs, row.done->rows);
+  datasets_.open(*room, where, version, version.dataset, adds ? std::optional(row.done->version) : std::nullopt);
+  const auto condition = fmt::format("at_us <= {}", pass.end_us + kSkewUs);
+  // Rows that are only appended keep their numbers below those of later passes.
+  const auto first_row = adds ? static_cast<std::uint64_t>(row.done->rows) : 0;
   EventCursor events(*room, definition, condition);
   const auto& view = *definition.view;
   const auto space = views_.space(definition.meaning, pass.generation);
@@ -210,7 +226,9 @@ std::vector<Measured> Materialiser::fill(const Where& where, const Definition& d
     auto key = events.key();
     lookup::Part part(view);
     for (; events.same_key(key); events.next()) {
-      part.add({events.event(), part.needs_row(events.event(), pass.end_us) ? events.row() : Bytes()}, pass.end_us);
+      auto event = events.event();
+      event.row += first_row;
+      part.add({event, part.needs_row(event, pass.end_us) ? events.row() : Bytes()}, pass.end_us);
       if (++seen % kEventsPerSettle != 0) continue;
       part.settle(pass.end_us);  // keeps what is in memory as small as what will be stored
       const auto done = std::min(static_cast<double>(seen) / total, 1.0);
@@ -225,7 +243,9 @@ std::vector<Measured> Materialiser::fill(const Where& where, const Definition& d
   writing.flush();
   events_.Increment(static_cast<double>(seen));
   entities_.Increment(static_cast<double>(writing.written()));
-  return measuring ? measuring->result(row.measured) : row.measured;
+  Filled filled{measuring ? measuring->result(row.measured) : row.measured,
+                count_beyond(*room, definition, pass.end_us)};
+  return filled;
 }
 
 OnlineView Materialiser::run(const Where& where, const std::string& name, const Materialise& how, const sql::Act& act,
@@ -248,9 +268,9 @@ OnlineView Materialiser::run(const Where& where, const std::string& name, const 
 
 OnlineView Materialiser::finish(const Where& where, const Definition& definition, const OnlineView& row, UnderWay& way,
                                 const sql::Act& act, const table::Workspace::Watch& watch) {
-  std::vector<Measured> measured;
+  Filled filled;
   try {
-    measured = fill(where, definition, row, way, watch);
+    filled = fill(where, definition, row, way, watch);
   } catch (const Error& e) {
     failed_.Increment();
     views_.change(act, definition.meaning, [&](std::optional<OnlineView> failed) {
@@ -265,7 +285,8 @@ OnlineView Materialiser::finish(const Where& where, const Definition& definition
     CHECK(done && done->running, "it was begun");
     done->done = done->running;
     done->running.reset();
-    done->measured = measured;
+    done->measured = filled.measured;
+    done->done->beyond = filled.beyond;
     return *done;
   });
 }

@@ -32,6 +32,7 @@ class Materialiser {
   OnlineView run(const Where& where, const std::string& view, const Materialise& how, const sql::Act& act,
                  const table::Workspace::Watch& watch = {});
   double progress(const Digest& meaning) const;  // of a pass under way, 0 to 1
+  bool is_under_way(const Digest& meaning) const;
   // Forgets meanings of views that nothing names any more. Returns how many.
   std::size_t remove_unused(const Where& where, const std::function<bool(const OnlineView&)>& is_used,
                             const sql::Act& act);
@@ -45,9 +46,12 @@ class Materialiser {
   OnlineView begin(const Where& where, const Definition& definition, const Materialise& how, const sql::Act& act);
   OnlineView finish(const Where& where, const Definition& definition, const OnlineView& row, UnderWay& way,
                     const sql::Act& act, const table::Workspace::Watch& watch);
-  // What a full pass measured; nothing of one that adds to what is there.
-  std::vector<Measured> fill(const Where& where, const Definition& definition, const OnlineView& row, UnderWay& way,
-                             const table::Workspace::Watch& watch);
+  struct Filled {
+    std::vector<Measured> measured;  // by a full pass; one that adds leaves it as it was
+    std::int64_t beyond = 0;
+  };
+  Filled fill(const Where& where, const Definition& definition, const OnlineView& row, UnderWay& way,
+              const table::Workspace::Watch& watch);
   bool is_appended(const Where& where, const data::Version& to, std::int64_t from);
 
   sql::Database& database_;

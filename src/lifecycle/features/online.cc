@@ -134,7 +134,7 @@ void Online::replaced(const Where& where, const std::string& dataset, std::int64
 
 void Online::follow(const Where& where, const OnlineView& view, const sql::Act& act) {
   const auto definition = definitions_.view(where, view.view);
-  if (definition->meaning != view.meaning) return;
+  if (definition->meaning != view.meaning || materialiser_.is_under_way(view.meaning)) return;
   const auto& every_us = definition->spec.materialize_us;
   const bool broken_off = view.running && view.problem.empty();  // by a kill
   const bool due = every_us && clock_.wall().count() - view.changed_us >= *every_us &&

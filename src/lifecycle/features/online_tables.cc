@@ -9,13 +9,7 @@ namespace {
 constexpr sql::Migration kMigrations[] = {
     {1, "features",
      "CREATE TABLE feature_online(meaning BYTEA PRIMARY KEY, tenant TEXT NOT NULL, project TEXT NOT NULL,"
-     " view TEXT NOT NULL, revision BIGINT NOT NULL, dataset TEXT NOT NULL,"
-     " done_number BIGINT NOT NULL, done_generation BIGINT NOT NULL, done_version BIGINT NOT NULL,"
-     " done_rows BIGINT NOT NULL, done_end_us BIGINT NOT NULL,"
-     " run_number BIGINT NOT NULL, run_generation BIGINT NOT NULL, run_version BIGINT NOT NULL,"
-     " run_rows BIGINT NOT NULL, run_end_us BIGINT NOT NULL,"
-     " passes BIGINT NOT NULL, generations BIGINT NOT NULL, swept BIGINT NOT NULL,"
-     " problem TEXT NOT NULL, changed_us BIGINT NOT NULL, measured TEXT NOT NULL);"
+     " view TEXT NOT NULL, revision BIGINT NOT NULL, dataset TEXT NOT NULL, state TEXT NOT NULL);"
      "CREATE INDEX feature_online_where ON feature_online(tenant, project, view);"
      "CREATE TABLE feature_pushed(tenant TEXT NOT NULL, project TEXT NOT NULL, dataset TEXT NOT NULL,"
      " epoch BIGINT NOT NULL, sequence BIGINT NOT NULL, flushing BIGINT NOT NULL, upload TEXT NOT NULL,"
@@ -31,31 +25,17 @@ constexpr sql::Migration kMigrations[] = {
      "CREATE TABLE feature_store(one BIGINT PRIMARY KEY, id TEXT NOT NULL)"},
 };
 
-std::optional<Pass> pass_at(const sql::Row& row, int first) {
-  if (row.integer(first) == 0) return std::nullopt;
-  return Pass{row.integer(first), row.integer(first + 1), row.integer(first + 2), row.integer(first + 3),
-              row.integer(first + 4)};
-}
-
 Where where_of(std::string_view tenant, std::string_view project) {
   return {TenantName::parse(tenant), ProjectName::parse(project)};
 }
 
 OnlineView view_at(const sql::Row& row) {
-  OnlineView v{row.digest(0),
-               where_of(row.text(1), row.text(2)),
-               std::string(row.text(3)),
-               row.integer(4),
-               std::string(row.text(5)),
-               pass_at(row, 6),
-               pass_at(row, 11),
-               row.integer(16),
-               row.integer(17),
-               row.integer(18),
-               std::string(row.text(19)),
-               decode<std::vector<Measured>>(parse_json(row.text(21)), "reading what was measured"),
-               row.integer(20)};
-  return v;
+  return {row.digest(0),
+          where_of(row.text(1), row.text(2)),
+          std::string(row.text(3)),
+          row.integer(4),
+          std::string(row.text(5)),
+          decode<OnlineState>(parse_json(row.text(6)), "reading what is online")};
 }
 
 PushedSet set_of(const sql::Row& row) {
@@ -83,39 +63,11 @@ std::vector<OnlineView> list_views(sql::Reader& r, const std::optional<Where>& w
 }
 
 void put_view(sql::Writer& w, const OnlineView& v) {
-  const auto done = v.done.value_or(Pass{}), run = v.running.value_or(Pass{});
-  const auto measured = json::serialize(encode(v.measured));
+  const auto state = json::serialize(encode(static_cast<const OnlineState&>(v)));
   w.execute(
-      "INSERT INTO feature_online VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-      " ON CONFLICT(meaning) DO UPDATE SET revision = excluded.revision, done_number = excluded.done_number,"
-      " done_generation = excluded.done_generation, done_version = excluded.done_version,"
-      " done_rows = excluded.done_rows, done_end_us = excluded.done_end_us, run_number = excluded.run_number,"
-      " run_generation = excluded.run_generation, run_version = excluded.run_version, run_rows = excluded.run_rows,"
-      " run_end_us = excluded.run_end_us, passes = excluded.passes, generations = excluded.generations,"
-      " swept = excluded.swept, problem = excluded.problem, changed_us = excluded.changed_us,"
-      " measured = excluded.measured",
-      {v.meaning.view(),
-       v.where.tenant.str(),
-       v.where.project.str(),
-       v.view,
-       v.revision,
-       v.dataset,
-       done.number,
-       done.generation,
-       done.version,
-       done.rows,
-       done.end_us,
-       run.number,
-       run.generation,
-       run.version,
-       run.rows,
-       run.end_us,
-       v.passes,
-       v.generations,
-       v.swept,
-       v.problem,
-       v.changed_us,
-       measured});
+      "INSERT INTO feature_online VALUES(?, ?, ?, ?, ?, ?, ?) ON CONFLICT(meaning) DO UPDATE SET"
+      " revision = excluded.revision, state = excluded.state",
+      {v.meaning.view(), v.where.tenant.str(), v.where.project.str(), v.view, v.revision, v.dataset, state});
 }
 
 void delete_view(sql::Writer& w, const Digest& meaning) {

@@ -25,6 +25,7 @@ struct Pass {
   std::int64_t version = 0;  // of the dataset
   std::int64_t rows = 0;     // of that version
   std::int64_t end_us = 0;   // events up to then
+  std::int64_t beyond = 0;   // rows of the version that happened later, and were left out
 };
 
 // One feature over all entities that a full pass wrote, as of its end.
@@ -36,19 +37,32 @@ struct Measured {
   std::string sketch;                               // to compare the next with, in base64
 };
 
-// One meaning of a view that is, or was, online.
-struct OnlineView {
-  Digest meaning;
-  Where where;
-  std::string view;
-  std::int64_t revision = 0;
-  std::string dataset;
+struct OnlineState {
   std::optional<Pass> done;     // what is read
   std::optional<Pass> running;  // begun and not done: it is gone on with, or replaced by one into a new generation
   std::int64_t passes = 0, generations = 0, swept = 0;  // numbers given so far; generations up to `swept` are erased
   std::string problem;                                  // of the last pass, "" = none
   std::vector<Measured> measured;
   std::int64_t changed_us = 0;
+};
+
+// One meaning of a view that is, or was, online.
+struct OnlineView : OnlineState {
+  OnlineView() = default;
+  OnlineView(const Digest& what, Where in, std::string name, std::int64_t at_revision, std::string of,
+             OnlineState state)
+      : OnlineState(std::move(state)),
+        meaning(what),
+        where(std::move(in)),
+        view(std::move(name)),
+        revision(at_revision),
+        dataset(std::move(of)) {}
+
+  Digest meaning;
+  Where where;
+  std::string view;
+  std::int64_t revision = 0;
+  std::string dataset;
 };
 
 std::optional<OnlineView> find_view(sql::Reader& r, const Digest& meaning);
@@ -109,4 +123,23 @@ struct falaj::Shape<falaj::features::Measured> {
       field("distance", &T::distance, "Greatest difference of the distribution from the full pass before (0 to 1)."),
       field("quantiles", &T::quantiles, "0.01, 0.05, 0.25, 0.5, 0.75, 0.95 and 0.99; of numbers."),
       field("sketch", &T::sketch, "The distribution, to compare others with."));
+};
+template <>
+struct falaj::Shape<falaj::features::Pass> {
+  using T = features::Pass;
+  static constexpr std::string_view name = "Pass";
+  static constexpr auto fields = std::make_tuple(
+      field("number", &T::number, "Counts up."), field("generation", &T::generation, "Where it went."),
+      field("version", &T::version, "Of the dataset."), field("rows", &T::rows, "Of that version."),
+      field("end_us", &T::end_us, "Events up to then."), field("beyond", &T::beyond, "Rows that happened later."));
+};
+template <>
+struct falaj::Shape<falaj::features::OnlineState> {
+  using T = features::OnlineState;
+  static constexpr std::string_view name = "OnlineState";
+  static constexpr auto fields = std::make_tuple(
+      field("done", &T::done, "What is read."), field("running", &T::running, "What was begun."),
+      field("passes", &T::passes, "Numbers given."), field("generations", &T::generations, "Numbers given."),
+      field("swept", &T::swept, "Up to which generations are erased."), field("problem", &T::problem, "The last."),
+      field("measured", &T::measured, "By the last full pass."), field("changed_us", &T::changed_us, "When."));
 };
