@@ -16,16 +16,16 @@ namespace falaj::cli {
 namespace {
 
 using As = Column::As;
-constexpr auto kAskEvery = std::chrono::milliseconds(500);
+constexpr auto kAskErasureEvery = std::chrono::milliseconds(500);
 
 struct EraseOptions {
   std::string subject;
   bool dry_run = false;
 };
 
-client::Query query_of(Session& session) { return {{"scope", session.project_scope()}}; }
+client::Query in_project(Session& session) { return {{"scope", session.project_scope()}}; }
 
-void print_report(const Output& output, const json::value& report) {
+void print_erasure(const Output& output, const json::value& report) {
   const auto& datasets = report.at("datasets").as_array();
   if (datasets.empty()) return output.line("nothing found");
   output.table(datasets, {{"dataset", "dataset"}, {"rows", "rows"}, {"versions", "held"}, {"left in", "version"}});
@@ -45,12 +45,12 @@ void print_report(const Output& output, const json::value& report) {
 // The server does it whoever waits; it is asked now and then how far it is.
 json::value carry_out(Session& session, const std::string& id) {
   auto& api = session.api();
-  const auto query = query_of(session);
+  const auto query = in_project(session);
   const auto path = fmt::format("/v1/erasures/{}", client::path_element(id));
   auto done = std::async(std::launch::async, [&] { return api.post(path + "/finish", json::object{}, query); });
   Progress progress("erasing", 100, Progress::Unit::items, session.clock(), session.quiet);
   std::uint64_t shown = 0;
-  while (done.wait_for(kAskEvery) != std::future_status::ready) {
+  while (done.wait_for(kAskErasureEvery) != std::future_status::ready) {
     try {
       const auto percent = static_cast<std::uint64_t>(api.get(path, query).at("done").to_number<double>() * 100);
       if (percent > shown) progress.add(percent - shown);
@@ -67,10 +67,10 @@ void erase(Session& session, const EraseOptions& options) {
   const auto output = session.output();
   const json::object body{{"subject", options.subject}};
   if (options.dry_run) {
-    const auto report = session.api().post("/v1/erasures/plan", body, query_of(session));
-    return output.for_people() ? print_report(output, report) : output.value(report);
+    const auto report = session.api().post("/v1/erasures/plan", body, in_project(session));
+    return output.for_people() ? print_erasure(output, report) : output.value(report);
   }
-  const auto begun = session.api().post("/v1/erasures", body, query_of(session));
+  const auto begun = session.api().post("/v1/erasures", body, in_project(session));
   const std::string id(begun.at("id").as_string());
   json::value erased;
   try {
@@ -82,12 +82,12 @@ void erase(Session& session, const EraseOptions& options) {
                             e.what(), id));
   }
   if (!output.for_people()) return output.value(erased);
-  print_report(output, erased.at("report"));
+  print_erasure(output, erased.at("report"));
   output.line(fmt::format("\nerased; on record as {}", id));
 }
 
-void list(Session& session) {
-  const auto items = get_items(session, "/v1/erasures", query_of(session), 100'000);
+void list_erasures(Session& session) {
+  const auto items = get_items(session, "/v1/erasures", in_project(session), 100'000);
   session.output().table(items, {{"id", "id"},
                                  {"kind", "kind"},
                                  {"state", "state"},
@@ -110,7 +110,7 @@ void add_data_commands(CLI::App& app, Session& session) {
   command->add_flag("--dry-run", options->dry_run, "Only say what would be done");
   command->callback([&session, options] { erase(session, *options); });
   data->add_subcommand("erasures", "What was erased, by whom and when; who it was, only as a keyed hash")
-      ->callback([&session] { list(session); });
+      ->callback([&session] { list_erasures(session); });
 }
 
 }  // namespace falaj::cli

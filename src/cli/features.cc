@@ -174,7 +174,7 @@ void push(Session& session, const Options& options) {
                            {{"dataset", "dataset"}, {"rows", "rows"}, {"pushes", "pushes"}});
 }
 
-void list(Session& session) {
+void list_views(Session& session) {
   const auto answer = session.api().get("/v1/features/views", {{"scope", session.project_scope()}});
   session.output().table(answer.at("views").as_array(), {{"VIEW", "view"},
                                                          {"REVISION", "revision"},
@@ -235,7 +235,7 @@ void add_feature_commands(CLI::App& app, Session& session) {
     session.output().details(answer, {{"dataset", "dataset"}, {"version", "version"}, {"rows", "rows"}});
   });
 
-  features->add_subcommand("ls", "Views, and what of them is online")->callback([&session] { list(session); });
+  features->add_subcommand("ls", "Views, and what of them is online")->callback([&session] { list_views(session); });
 
   features->add_subcommand("prune", "Remove rows of earlier definitions that no service names any more")
       ->callback([&session] {

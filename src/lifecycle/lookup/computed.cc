@@ -4,11 +4,10 @@
 #include <fmt/format.h>
 
 #include "foundation/base/error.h"
+#include "lifecycle/lookup/values.h"
 
 namespace falaj::lookup {
 namespace {
-
-constexpr std::int64_t kDayUs = std::int64_t{86'400} * 1'000'000;
 
 expr::Type expr_type(Type type) {
   switch (type) {

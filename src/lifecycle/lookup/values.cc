@@ -13,8 +13,6 @@
 namespace falaj::lookup {
 namespace {
 
-constexpr std::int64_t kDayUs = std::int64_t{86'400} * 1'000'000;
-
 std::optional<std::int64_t> time_of(std::string_view text) {
   constexpr std::size_t kDate = 10, kSeconds = 19;
   std::string whole(text);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -8,6 +9,9 @@
 #include "lifecycle/lookup/view.h"
 
 namespace falaj::lookup {
+
+inline constexpr std::int64_t kDayUs =
+    std::int64_t{86'400} * 1'000'000;  // a date counts days, a timestamp microseconds
 
 // Values as requests and answers have them: times in RFC 3339 (without a zone: UTC), dates as "2001-01-31", bytes in
 // base64, not-a-number and infinities as null. Nothing when the value is not of the type.
