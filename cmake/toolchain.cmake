@@ -23,9 +23,6 @@ else()
   # False positives of g++ 12 inside inlined standard containers at -O2 and under the sanitizers.
   add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-restrict -Wno-array-bounds
                       -Wno-stringop-overread -Wno-dangling-pointer)
-  if(FALAJ_UNITED)
-    add_compile_options(-Wno-subobject-linkage)  # takes every file but the one that includes the others for a header
-  endif()
 endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   add_compile_options(-D_FORTIFY_SOURCE=2 -fstack-protector-strong)
