@@ -211,6 +211,8 @@ void add_feast_routes(Routes& routes, Platform& platform) {
         if (const auto to = text_of(in, "to"); !to.empty() && to != "online" && to != "online_and_offline")
           throw Error(Code::invalid, fmt::format("to: '{}': pushed rows go online and become rows of the dataset", to));
         const auto source = text_of(in, "push_source_name");
+        call.require("feature.write",
+                     resource::Key{"PushSource", where.tenant.str(), where.project.str(), source}.scope());
         push(platform, call, where, platform.online.definitions().push_source(where, source).dataset, in);
         return nullptr;
       });
@@ -218,6 +220,8 @@ void add_feast_routes(Routes& routes, Platform& platform) {
       "Push rows to the dataset of a view.",
       [&platform](Call& call, const vault::Where& where, const json::object& in) -> json::value {
         const auto view = text_of(in, "feature_view_name");
+        call.require("feature.write",
+                     resource::Key{"FeatureView", where.tenant.str(), where.project.str(), view}.scope());
         push(platform, call, where, platform.online.definitions().view(where, view)->spec.dataset, in);
         return nullptr;
       });

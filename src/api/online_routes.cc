@@ -299,6 +299,10 @@ std::vector<features::Selected> selected(Platform& platform, Call& call, const v
     throw Error(Code::invalid, "features: name either a service or the features, not both");
   auto& definitions = platform.online.definitions();
   if (!service.empty()) call.require("feature.read", scope_of(where, "FeatureService", service));
+  // Before anything is looked up: whoever may not read a view is not told whether there is one.
+  for (const auto& name : names)
+    if (const auto named = features::parse_feature_name(name))
+      call.require("feature.read", scope_of(where, "FeatureView", named->view));
   auto wanted = definitions.select(where, service.empty() ? names : definitions.service(where, service).features);
   bool personal = false;
   for (const auto& view : wanted) {
@@ -368,6 +372,7 @@ void add_online_routes(Routes& routes, Platform& platform) {
         const auto where = project_of(call);
         if (in.source.empty() == in.dataset.empty())
           throw Error(Code::invalid, "source: name either a push source or a dataset");
+        if (!in.source.empty()) call.require("feature.write", scope_of(where, "PushSource", in.source));
         const auto dataset =
             in.source.empty() ? in.dataset : platform.online.definitions().push_source(where, in.source).dataset;
         call.require("feature.write", scope_of(where, "Dataset", dataset));

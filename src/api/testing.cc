@@ -11,6 +11,7 @@
 #include "governance/resource/kinds/kinds.h"
 #include "lifecycle/data/dataset_kind.h"
 #include "lifecycle/features/kinds.h"
+#include "lifecycle/features/online.h"
 #include "storage/blob/memory_backend.h"
 
 namespace falaj::api {
@@ -114,11 +115,10 @@ TestApi::TestApi(CallLimits limits)
       answer_key(roots.platform_key(vault::kKeptAnswers)),
       database(sql::open_sqlite(dir / "falaj.db", metrics)) {
   std::vector<sql::Migration> all;
-  for (const auto& module :
-       {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
-        vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
-        track::LoggedModels::migrations(), models::Registry::migrations(), data::Datasets::migrations(), features::Online::migrations(),
-        migrations()})
+  for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
+                             vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
+                             track::LoggedModels::migrations(), models::Registry::migrations(),
+                             data::Datasets::migrations(), features::Online::migrations(), migrations()})
     all.insert(all.end(), module.begin(), module.end());
   database->migrate(all);
   audit = std::make_unique<audit::AuditLog>(*database, clock, signer);

@@ -484,6 +484,7 @@ PushedSet Pushes::begin_flush(const Where& where, const std::string& dataset, co
 std::optional<data::Version> Pushes::flush(const Where& where, const std::string& dataset, const sql::Act& act) {
   const Lock one(flushing_);
   auto set = database_.read([&](sql::Reader& r) { return find_pushed(r, where, dataset); });
+  if (!set) datasets_.spec(where, dataset);  // throws not_found
   if (!set || (set->flushing == 0 && waiting(where, dataset) == 0)) return std::nullopt;
   if (set->flushing == 0 || !has_upload(where, *set)) set = begin_flush(where, dataset, act);
   try {
