@@ -20,6 +20,7 @@ namespace {
 
 using namespace falaj;
 using namespace falaj::features;
+using lookup::Aggregate;
 
 constexpr std::int64_t kHour = 3'600'000'000;
 
@@ -48,6 +49,75 @@ std::vector<std::vector<std::string>> answer(table::Workspace& room, const std::
   return table::rows(room, sql);
 }
 
+std::string list(const std::vector<std::string>& names, std::string_view before = "") {
+  std::string out;
+  for (const auto& name : names) out += fmt::format("{}{}{}", out.empty() ? "" : ", ", before, name);
+  return out;
+}
+
+// Ten views: the newest row and windows of five keys, as somebody would join them by hand.
+double all_views(table::Workspace& room) {
+  const std::vector<std::vector<std::string>> keys{
+      {"origin"}, {"destination"}, {"origin", "destination"}, {"distance"}, {"origin", "distance"}};
+  double ours = 0, theirs = 0;
+  for (const auto& key : keys) {
+    auto newest = plan(key);
+    newest.rows = {{"last_delay", "delay", table::Type::int64}};
+    auto windows = plan(key);
+    windows.inputs = {"delay"};
+    windows.windows = Windows(kHour, {{Aggregate::count, 0, 24 * kHour}, {Aggregate::mean, 0, 24 * kHour}});
+    windows.window_names = {"many", "mean"};
+    ours += seconds([&] {
+      join_as_of(room, "spine", "date", newest, "ours");
+      room.run("CREATE OR REPLACE TABLE kept AS SELECT * FROM ours");
+      join_as_of(room, "spine", "date", windows, "windows of all");
+      room.run("CREATE OR REPLACE TABLE kept AS SELECT * FROM \"windows of all\"");
+    });
+    std::string same;
+    for (const auto& name : key) same += fmt::format("p.{0} = k.{0} AND ", name);
+    theirs += seconds([&] {
+      room.run(
+          fmt::format("CREATE OR REPLACE TABLE theirs AS WITH k AS (SELECT {0}, date, known, delay FROM flights"
+                      " QUALIFY row_number() OVER (PARTITION BY {0}, known ORDER BY date DESC, delay DESC) = 1)"
+                      " SELECT p.falaj_row, k.delay AS last_delay FROM spine p ASOF LEFT JOIN k ON {1}"
+                      " p.date >= k.known",
+                      list(key), same));
+      room.run(
+          fmt::format("CREATE OR REPLACE TABLE ranged_of_all AS SELECT falaj_row, count(delay) OVER w AS many,"
+                      " avg(delay) OVER w AS mean FROM (SELECT falaj_row, {0}, date AS t, NULL AS delay FROM spine"
+                      " UNION ALL SELECT NULL, {0}, known AS t, delay FROM flights) WINDOW w AS (PARTITION BY {0}"
+                      " ORDER BY t RANGE BETWEEN INTERVAL 24 HOURS PRECEDING AND CURRENT ROW)"
+                      " QUALIFY falaj_row IS NOT NULL",
+                      list(key)));
+    });
+  }
+  print("10 views, newest rows and windows", "the same ten joins written by hand", ours, theirs, 1.15);
+  return ours / theirs;
+}
+
+// The events alone take four times the memory that the room has.
+void beyond_memory(sys::Files& files, const std::string& bytes, std::int64_t rows) {
+  table::Workspace small({std::uint64_t{64} << 20, std::uint64_t{16} << 30, 2}, files);
+  small.put("flights", std::make_shared<table::MemorySource>(to_bytes(bytes)));
+  small.run(
+      "CREATE TABLE flights AS SELECT *, date + INTERVAL 2 HOUR AS known, repeat('x', 60) AS ballast"
+      " FROM read_parquet('flights')");
+  small.run(fmt::format("CREATE VIEW sample AS SELECT * FROM flights LIMIT {}", rows));
+  number_spine(small, "sample", "spine");
+  auto view = plan({"origin", "destination"});
+  view.rows = {{"last", "ballast", table::Type::text}};
+  view.inputs = {"delay"};
+  view.windows = Windows(kHour, {{Aggregate::mean, 0, 24 * kHour}});
+  view.window_names = {"mean"};
+  const auto took = seconds([&] {
+    join_as_of(small, "spine", "date", view, "joined");
+    small.run("CREATE TABLE kept AS SELECT * FROM joined");
+  });
+  fmt::print(
+      "beyond memory: 3M events of about 100 bytes and a spine of {} rows joined within 64 MiB in {:.1f} s: {}\n", rows,
+      took, fmt::join(answer(small, "SELECT count(*), count(last), avg(mean) FROM kept").at(0), " "));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -68,7 +138,7 @@ int main(int argc, char** argv) {
   number_spine(room, "sample", "spine");
 
   auto newest = plan({"origin"});
-  newest.rows = {{"last_delay", "delay"}};
+  newest.rows = {{"last_delay", "delay", table::Type::int64}};
   const auto ours = seconds([&] {
     join_as_of(room, "spine", "date", newest, "ours");
     room.run("CREATE OR REPLACE TABLE kept AS SELECT * FROM ours");
@@ -102,7 +172,9 @@ int main(int argc, char** argv) {
   });
   print("count and mean over 24 h known as of each row of the spine", "window functions, cut by arrival", swept, ranged,
         1.15);
+  const auto both = all_views(room);
   fmt::print("windows: {}\n", fmt::join(answer(room, "SELECT count(*), avg(many), avg(mean) FROM windows").at(0), " "));
   fmt::print("by hand: {}\n", fmt::join(answer(room, "SELECT count(*), avg(many), avg(mean) FROM ranged").at(0), " "));
-  return ours / theirs <= 1.15 && swept / ranged <= 1.15 ? 0 : 1;
+  beyond_memory(*files, bytes, rows);
+  return ours / theirs <= 1.15 && swept / ranged <= 1.15 && both <= 1.15 ? 0 : 1;
 }
