@@ -15,7 +15,9 @@ namespace {
 constexpr std::uint8_t kImageVersion = 1;
 constexpr std::size_t kMaskBytes = Column::kImagePlaces / 8;
 
-[[noreturn]] void refuse(const char* why) { throw Error(Code::corrupt, std::string("an image of a column ") + why); }
+[[noreturn]] void refuse_image(const char* why) {
+  throw Error(Code::corrupt, std::string("an image of a column ") + why);
+}
 
 // The places that an image has a value for, from 0.
 std::vector<std::uint16_t> places_of(BytesView mask) {
@@ -154,8 +156,8 @@ Bytes Column::image(std::size_t first) const {
 
 void Column::read_image(std::size_t first, BytesView image) {
   ByteReader in(image);
-  if (in.u8() != kImageVersion) refuse("is of a version that this program does not know");
-  if (in.u8() != (type_ == Type::text ? 1 : 0)) refuse("is of another type");
+  if (in.u8() != kImageVersion) refuse_image("is of a version that this program does not know");
+  if (in.u8() != (type_ == Type::text ? 1 : 0)) refuse_image("is of another type");
   const auto places = places_of(in.raw(kMaskBytes));
   if (places.empty()) return in.expect_end();
   if (first + places.back() >= size()) {
@@ -175,13 +177,13 @@ void Column::read_image(std::size_t first, BytesView image) {
     return in.expect_end();
   }
   const auto texts = in.u32();
-  if (texts > places.size()) refuse("has more texts than values");
+  if (texts > places.size()) refuse_image("has more texts than values");
   std::vector<std::uint32_t> codes(texts);
   for (auto& code : codes) code = texts_.code_of(as_text(in.blob()));
   const auto values = in.raw(places.size() * sizeof(std::uint16_t));
   for (std::size_t i = 0; i < places.size(); ++i) {
     const auto code = little_endian<std::uint16_t>(values.data() + 2 * i);
-    if (code >= codes.size()) refuse("has a value without a text");
+    if (code >= codes.size()) refuse_image("has a value without a text");
     codes_[first + places[i]] = codes[code];
   }
   in.expect_end();

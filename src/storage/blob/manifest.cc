@@ -9,7 +9,7 @@ namespace falaj::blob {
 
 namespace {
 
-[[noreturn]] void damaged(const char* what) {
+[[noreturn]] void manifest_damaged(const char* what) {
   throw Error(Code::corrupt, std::string("an object's record is damaged: ") + what);
 }
 
@@ -24,11 +24,12 @@ void put_parts(ByteWriter& out, const std::vector<Part>& parts) {
 std::vector<Part> take_parts(ByteReader& in, std::size_t most) {
   constexpr std::size_t kPartBytes = 8 + sizeof(Digest);
   const std::uint32_t count = in.u32();
-  if (count == 0 || count > most || in.left() != count * kPartBytes) damaged("a list has another length than it says");
+  if (count == 0 || count > most || in.left() != count * kPartBytes)
+    manifest_damaged("a list has another length than it says");
   std::vector<Part> parts(count);
   for (auto& part : parts) {
     part.bytes = in.u64();
-    if (part.bytes == 0) damaged("a part is empty");
+    if (part.bytes == 0) manifest_damaged("a part is empty");
     std::ranges::copy(in.raw(sizeof(Digest)), part.digest.bytes.begin());
   }
   return parts;
@@ -38,10 +39,10 @@ std::vector<Part> take_parts(ByteReader& in, std::size_t most) {
 void check_sum(const std::vector<Part>& parts, std::uint64_t limit, std::uint64_t size) {
   std::uint64_t sum = 0;
   for (const auto& part : parts) {
-    if (part.bytes > limit) damaged("a part is too large");
+    if (part.bytes > limit) manifest_damaged("a part is too large");
     sum += part.bytes;
   }
-  if (sum != size) damaged("the parts do not add up to the whole");
+  if (sum != size) manifest_damaged("the parts do not add up to the whole");
 }
 
 }  // namespace
@@ -63,12 +64,12 @@ Manifest parse_manifest(BytesView body) {
   ByteReader in(body);
   Manifest manifest;
   const std::uint8_t form = in.u8();
-  if (form < 1 || form > 3) damaged("no such form");
+  if (form < 1 || form > 3) manifest_damaged("no such form");
   manifest.form = static_cast<Manifest::Form>(form);
   manifest.size = in.u64();
   std::ranges::copy(in.raw(sizeof(Digest)), manifest.content.bytes.begin());
   if (manifest.form == Manifest::Form::inlined) {
-    if (in.left() != manifest.size || in.left() > kInlineBytesMax) damaged("it has another size than it says");
+    if (in.left() != manifest.size || in.left() > kInlineBytesMax) manifest_damaged("it has another size than it says");
     const auto bytes = in.raw(in.left());
     manifest.bytes.assign(bytes.begin(), bytes.end());
   } else if (manifest.form == Manifest::Form::chunks) {
@@ -92,7 +93,7 @@ std::vector<Part> parse_list(BytesView body) {
   ByteReader in(body);
   auto parts = take_parts(in, kListEntries);
   for (const auto& part : parts) {
-    if (part.bytes > kChunkBytesMax) damaged("a chunk is too large");
+    if (part.bytes > kChunkBytesMax) manifest_damaged("a chunk is too large");
   }
   return parts;
 }
