@@ -52,6 +52,20 @@ class CheckTest(unittest.TestCase):
         self.assert_one(self.source('#include "base/testing.h"\n'), "src/storage/sql/a.cc:2:", "tests only")
         self.assertEqual(self.source('#include "base/testing.h"\n', "src/storage/sql/a_test.cc"), [])
 
+    def test_functions_that_only_conversions_tell_apart(self):
+        def both(one, other, path="src/sys/b.cc"):
+            space = SPDX + "namespace falaj {\nnamespace {\n\n%s\n\n}  // namespace\n}  // namespace falaj\n"
+            return self.faults({"src/sys/a.cc": space % one, path: space % other})
+        text, view = "void fail(const std::string& why) {}", "[[noreturn]] void fail(std::string_view what) {\n}"
+        self.assert_one(both(text, view), "src/sys/b.cc:5: fail is in a.cc too")
+        self.assert_one(both("int f(int a, T& t) {}", "int f(double b, const T& u) {}"), "src/sys/b.cc:5: f is")
+        self.assertEqual(both(text, "void fail(std::string_view what, int more) {}"), [])
+        self.assertEqual(both(text, "void fail(const Part& part) {}"), [])
+        self.assertEqual(both(text, view, "src/base/b.cc"), [])
+        self.assertEqual(both(text, view, "src/sys/b_test.cc"), [])
+        self.assertEqual(both(text, view, "src/sys/b_fuzz.cc"), [])
+        self.assertEqual(both(text, "}  // namespace\nvoid fail(std::string_view what) {}\nnamespace {"), [])
+
     def test_vendor_headers_stay_inside(self):
         tree = {"src/sys/vendor.h": SPDX + "#pragma once\n#include <openssl/ssl.h>\n",
                 "src/sys/public.h": SPDX + '#pragma once\n#include "sys/vendor.h"\n',
