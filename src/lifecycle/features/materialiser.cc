@@ -256,6 +256,7 @@ OnlineView Materialiser::run(const Where& where, const std::string& name, const 
                                            "online, and is read as it is",
                                            name));
   UnderWay way(*this, *definition);
+  views_.need_mark(act);
   const auto before = views_.find(definition->meaning);
   auto row = begin_paused(where, *definition, how, act);
   const bool resumed = before && before->running && before->running->number == row.running->number;

@@ -229,6 +229,23 @@ TEST_P(OnlineTest, ExpressionsSayTheSameOnlineAndInTrainingSets) {
   EXPECT_ERROR(get({"alone:twice"}, {"a"}), Code::invalid);
 }
 
+TEST_P(OnlineTest, AStoreThatWasLostIsFilledAgain) {
+  declare_events();
+  declare_view(kView);
+  f_.ingest("events", fmt::format("t,known,k,v,w\n{0},{0},a,5,x\n", time_text(now() - kSecond)));
+  materialise();
+  push({row(now(), "a", 7)});
+  EXPECT_EQ(one("total", "a"), "1.2E1 present");
+  online_.reset();
+  store_ = online::make_scratch(GetParam());
+  open();
+  EXPECT_ERROR(one("total", "a"), Code::conflict);  // rather than a wrong answer
+  online_->upkeep([] { return true; });
+  EXPECT_EQ(one("total", "a"), "1.2E1 present");
+  restart();
+  EXPECT_EQ(one("total", "a"), "1.2E1 present");
+}
+
 TEST_P(OnlineTest, FollowsItsDatasetAndStoresWhatWasPushed) {
   declare_events();
   declare_view("{entity: thing, dataset: events, time: t, materialize: 1m, features: [{name: v}]}");

@@ -11,6 +11,8 @@
 namespace falaj::features {
 namespace {
 
+constexpr std::string_view kMarks = "falaj online store", kMarkKey = "id";
+
 bool same(const Where& a, const Where& b) { return a.tenant == b.tenant && a.project == b.project; }
 
 // Where a feature is found in what a view says of an entity.
@@ -151,14 +153,14 @@ std::shared_ptr<const online::Space> OnlineViews::make_space(BytesView name) con
 }
 
 std::size_t OnlineViews::recognise_store(const sql::Act& act) {
-  const auto marks = make_space(as_bytes("falaj online store"));
-  const BytesView key[] = {as_bytes("id")};
   const auto known = database_.read([](sql::Reader& r) { return store_id(r); });
+  if (known.empty()) return 0;  // nothing was ever brought into one
   {
     const auto snapshot = store_.snapshot();
+    const BytesView key[] = {as_bytes(kMarkKey)};
     std::optional<online::Row> mark[1];
-    snapshot->get(*marks, key, mark);
-    if (mark[0] && !known.empty() && as_text(mark[0]->payload) == known) return 0;
+    snapshot->get(*make_space(as_bytes(kMarks)), key, mark);
+    if (mark[0] && as_text(mark[0]->payload) == known) return 0;
   }
   std::size_t lost = 0;
   for (const auto& view : list(std::nullopt)) {
@@ -175,12 +177,21 @@ std::size_t OnlineViews::recognise_store(const sql::Act& act) {
       return *row;
     });
   }
-  // Last, so that a kill before this begins again.
-  const auto id = to_hex(crypto::Key::random().view().first(16));
-  database_.write(act, [&](sql::Writer& w) { put_store_id(w, id); });
-  const online::Write write{key[0], {clock_.wall().count(), clock_.wall().count(), as_bytes(id)}, 0};
-  store_.put(*marks, std::span(&write, 1));
+  mark_store(act);  // last, so that a kill before this begins again
   return lost;
+}
+
+void OnlineViews::need_mark(const sql::Act& act) {
+  if (database_.read([](sql::Reader& r) { return store_id(r); }).empty()) mark_store(act);
+}
+
+void OnlineViews::mark_store(const sql::Act& act) {
+  const auto id = to_hex(crypto::Key::random().view().first(16));
+  const auto now_us = clock_.wall().count();
+  // The store first: a kill in between leaves a mark that nobody knows, and is made good by the next.
+  const online::Write write{as_bytes(kMarkKey), {now_us, now_us, as_bytes(id)}, 0};
+  store_.put(*make_space(as_bytes(kMarks)), std::span(&write, 1));
+  database_.write(act, [&](sql::Writer& w) { put_store_id(w, id); });
 }
 
 std::vector<OnlineViews::Live> OnlineViews::live(const Where& where, const std::string& dataset) {

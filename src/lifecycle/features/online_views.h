@@ -47,6 +47,7 @@ class OnlineViews {
   // Sees to it that the store is the one the views were brought into. When it is not, because it was lost or the
   // database is a restored one, every view is to be brought there again; returns how many those are.
   std::size_t recognise_store(const sql::Act& act);
+  void need_mark(const sql::Act& act);  // by which it is recognised; before something is brought there
 
   std::optional<OnlineView> find(const Digest& meaning) const;
   std::vector<OnlineView> list(const std::optional<Where>& where) const;
@@ -72,6 +73,7 @@ class OnlineViews {
                                  const Entities& entities, std::int64_t now_us);
   void read(online::Snapshot& snapshot, const Definition& definition, std::int64_t generation, const Entities& entities,
             std::int64_t now_us, const std::function<void(std::size_t, const lookup::Found&)>& each);
+  void mark_store(const sql::Act& act);
   std::shared_ptr<const online::Space> make_space(BytesView name) const;
   std::vector<Bytes> keys_of(const Definition& definition, const Entities& entities) const;
 
