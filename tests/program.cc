@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/program.h"
 
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "foundation/base/error.h"
+#include "foundation/base/mutex.h"
 #include "foundation/base/text.h"
 
 namespace falaj::tests {
@@ -80,6 +83,13 @@ std::string read_text(const std::string& path) {
 std::string environment(const char* name, const std::string& otherwise) {
   const char* value = std::getenv(name);
   return value ? value : otherwise;
+}
+
+void pause(std::uint64_t micros) {
+  Mutex mu;
+  std::condition_variable never;
+  Lock lock(mu);
+  lock.wait_for(never, std::chrono::microseconds(micros));
 }
 
 }  // namespace falaj::tests

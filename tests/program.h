@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@ class Program {
   std::unique_ptr<sys::Child> child_;
 };
 
+void pause(std::uint64_t micros);                // lets what runs go on for so long
 std::string read_text(const std::string& path);  // "" when it is not there
 // Our environment's entry, or `otherwise`.
 std::string environment(const char* name, const std::string& otherwise);

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -25,6 +24,7 @@
 #include "foundation/client/api_client.h"
 #include "foundation/sys/random.h"
 #include "storage/sql/testing.h"
+#include "storage/table/testing.h"
 #include "tests/program.h"
 
 namespace falaj::tests {
@@ -290,38 +290,12 @@ class Drill {
         const auto bytes = store.get({tenant, ZoneName::parse(zone), nullptr}, object.address)->read_all();
         for (auto& found : canaries_in(as_text(bytes))) out.insert(found);
         if (as_text(bytes).starts_with("PAR1"))
-          for (auto& found : canaries_in(rows_of(*plane.platform().datasets.room(), bytes))) out.insert(found);
+          for (auto& found : canaries_in(table::parquet_text(*plane.platform().datasets.room(), bytes)))
+            out.insert(found);
       }
       EXPECT(store.scrub(tenant).damaged.empty(), "the store is damaged");
     }
     return out;
-  }
-  static std::string rows_of(table::Workspace& room, const Bytes& bytes) {
-    class Held final : public table::Source {
-     public:
-      explicit Held(Bytes bytes) : bytes_(std::move(bytes)) {}
-      std::uint64_t size() const override { return bytes_.size(); }
-      void read(std::uint64_t offset, std::span<std::byte> out) const override {
-        std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(offset), out.size(), out.begin());
-      }
-
-     private:
-      const Bytes bytes_;
-    };
-    room.put("object", std::make_shared<Held>(bytes));
-    std::string out;
-    room.query("SELECT t::VARCHAR FROM (SELECT t FROM read_parquet('object') t)", {}, [&](const table::Chunk& chunk) {
-      for (std::size_t i = 0; i < chunk.rows(); ++i) out += std::string(chunk.text(0, i)) + "\n";
-      return true;
-    });
-    return out;
-  }
-
-  static void pause(std::uint64_t micros) {
-    Mutex mu;
-    std::condition_variable never;
-    Lock lock(mu);
-    lock.wait_for(never, std::chrono::microseconds(micros));
   }
 
   const std::string binary_;

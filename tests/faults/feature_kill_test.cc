@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -301,13 +300,6 @@ class Experiment {
     if (rows != events + 1) return fmt::format("the dataset has {} rows, {} were pushed", rows, events + 1);
     totals = fmt::format("{} pushes of {} events, {} checks while it ran", pushes, events, checks_.load());
     return std::nullopt;
-  }
-
-  static void pause(std::uint64_t micros) {
-    Mutex mu;
-    std::condition_variable never;
-    Lock lock(mu);
-    lock.wait_for(never, std::chrono::microseconds(micros));
   }
 
   const std::string binary_;

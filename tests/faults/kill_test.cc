@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -200,13 +199,6 @@ class Experiment {
     fmt::print(out, "{}", conninfo);
     std::fclose(out);
     return path;
-  }
-
-  static void pause(std::uint64_t micros) {
-    Mutex mu;
-    std::condition_variable never;
-    Lock lock(mu);
-    lock.wait_for(never, std::chrono::microseconds(micros));
   }
 
   const std::string binary_;

@@ -11,6 +11,7 @@
 #include "foundation/base/testing.h"
 #include "lifecycle/data/testing.h"
 #include "storage/sql/testing.h"
+#include "storage/table/testing.h"
 
 namespace falaj::data {
 namespace {
@@ -82,7 +83,7 @@ class ErasureTest : public ::testing::TestWithParam<const char*> {
           const auto room = f.datasets->room();
           const auto bytes = store.get({kWhere.tenant, zone, nullptr}, object.address)->read_all();
           out += as_text(bytes);
-          if (as_text(bytes).starts_with("PAR1")) out += parquet_text(*room, bytes);
+          if (as_text(bytes).starts_with("PAR1")) out += table::parquet_text(*room, bytes);
         }
       } catch (const Error& e) {
         if (e.code() != Code::not_found) throw;  // no keys there yet
@@ -96,26 +97,6 @@ class ErasureTest : public ::testing::TestWithParam<const char*> {
     return out;
   }
   static std::string text_of(const sql::Row& row) { return std::string(row.text(0)); }
-  static std::string parquet_text(table::Workspace& room, const Bytes& bytes) {
-    class Held final : public table::Source {
-     public:
-      explicit Held(Bytes bytes) : bytes_(std::move(bytes)) {}
-      std::uint64_t size() const override { return bytes_.size(); }
-      void read(std::uint64_t offset, std::span<std::byte> out) const override {
-        std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(offset), out.size(), out.begin());
-      }
-
-     private:
-      const Bytes bytes_;
-    };
-    room.put("found", std::make_shared<Held>(bytes));
-    std::string out;
-    room.query("SELECT t::VARCHAR FROM (SELECT t FROM read_parquet('found') t)", {}, [&](const table::Chunk& chunk) {
-      for (std::size_t i = 0; i < chunk.rows(); ++i) out += std::string(chunk.text(0, i)) + "\n";
-      return true;
-    });
-    return out;
-  }
 
   static inline const Where kWhere = DataFixture::kFlights;
   DataFixture f;

@@ -33,4 +33,14 @@ std::vector<std::vector<std::string>> rows(Workspace& room, const std::string& s
   return out;
 }
 
+std::string parquet_text(Workspace& room, const Bytes& file) {
+  room.put("parquet text", std::make_shared<MemorySource>(file));
+  std::string out;
+  room.query("SELECT t::VARCHAR FROM (SELECT t FROM read_parquet('parquet text') t)", {}, [&](const Chunk& chunk) {
+    for (std::size_t i = 0; i < chunk.rows(); ++i) out += std::string(chunk.text(0, i)) + "\n";
+    return true;
+  });
+  return out;
+}
+
 }  // namespace falaj::table

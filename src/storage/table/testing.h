@@ -27,6 +27,8 @@ class MemorySink final : public Sink {
   Bytes bytes_;
 };
 
+// All that a Parquet file says, as text, a row a line.
+std::string parquet_text(Workspace& room, const Bytes& file);
 // All rows of an answer as text; "null" for null.
 std::vector<std::vector<std::string>> rows(Workspace& room, const std::string& sql, std::span<const Value> values = {});
 
