@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "api/call.h"
+#include "api/feature_text.h"
 #include "api/features.h"
 #include "lifecycle/features/online.h"
 #include "lifecycle/lookup/values.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr BodyLimit kBodyMax{std::uint64_t{16} << 20};
 constexpr const char* kNoTime = "1970-01-01T00:00:00Z";
+constexpr const char* kDone = "null";  // what a call that only does something answers
 
 struct Refused {
   Code code;
@@ -53,7 +55,7 @@ vault::Where where_in_path(const Call& call) {
 }
 
 // Every read and write of it is declared here, so what it cannot read is said as it says it.
-using Handler = std::function<json::value(Call&, const vault::Where&, const json::object&)>;
+using Handler = std::function<std::string(Call&, const vault::Where&, const json::object&)>;
 void add(Routes& routes, std::string_view path, Audit audit, std::string_view summary, Handler handler) {
   routes.add_foreign({Method::post, path, Permission::signed_in(), kBodyMax, audit, Place::worker, summary}, {},
                      [handler = std::move(handler)](Call& call, net::Request& request) {
@@ -62,7 +64,7 @@ void add(Routes& routes, std::string_view path, Audit audit, std::string_view su
                          call.note_body(text);
                          const auto body = parse_json(text);
                          if (!body.is_object()) throw Error(Code::invalid, "the body must be an object");
-                         return json_text(200, json::serialize(handler(call, where_in_path(call), body.get_object())));
+                         return json_text(200, handler(call, where_in_path(call), body.get_object()));
                        } catch (const Error& e) {
                          if (e.code() == Code::denied) throw;  // recorded as every refusal is
                          return refusal(e);
@@ -130,53 +132,55 @@ features::JsonRows rows_of(const json::object& in) {
   return out;
 }
 
-const char* status_name(online::Status status) {
-  switch (status) {
-    case online::Status::present:
-      return "PRESENT";
-    case online::Status::null:
-      return "NULL_VALUE";
-    case online::Status::missing:
-      return "NOT_FOUND";
-    case online::Status::expired:
-      return "OUTSIDE_MAX_AGE";
+void append_list(std::string& out, std::size_t length, std::string_view item) {
+  out += '[';
+  for (std::size_t i = 0; i < length; ++i) {
+    if (i > 0) out += ',';
+    out += item;
   }
-  return "INVALID";
+  out += ']';
 }
 
-json::value get(Platform& platform, Call& call, const vault::Where& where, const json::object& in) {
+std::string get(Platform& platform, Call& call, const vault::Where& where, const json::object& in) {
   const auto wanted = selected(platform, call, where, text_of(in, "feature_service"), feature_names(in));
   const auto* given = in.if_contains("entities");
   if (!given) throw Error(Code::invalid, "entities: is missing");
-  const auto entities = entities_of(wanted, *given, OtherColumns::ignored);
+  const auto entities = entities_of(*wanted, *given, OtherColumns::ignored);
   const bool full = flag_of(in, "full_feature_names");
-  const auto now = lookup::to_json(platform.clock.wall().count(), online::Type::timestamp);
-  json::array names, results;
+  std::string now;
+  lookup::append_time(now, platform.clock.wall().count());
+  FeatureText text(*wanted, entities.size(),
+                   {{"PRESENT", "NULL_VALUE", "NOT_FOUND", "OUTSIDE_MAX_AGE"}, kNoTime, now, true});
+  platform.online.views().get(*wanted, entities, std::nullopt, text);
+  std::string names, out;
+  out.reserve(text.bytes());
+  const auto begin_result = [&](std::string_view name) {
+    out += names.empty() ? R"({"values":)" : R"(,{"values":)";
+    if (!names.empty()) names += ',';
+    append_json_text(names, name);
+  };
+  // Keys first, as they were given.
   for (const auto& [name, values] : entities.columns) {
-    names.emplace_back(name);
-    json::array column = given->get_object().at(name).as_array();
-    results.push_back(json::object{{"values", std::move(column)},
-                                   {"statuses", json::array(values.size(), "PRESENT")},
-                                   {"event_timestamps", json::array(values.size(), kNoTime)}});
+    begin_result(name);
+    out += json::serialize(given->get_object().at(name));
+    out += R"(,"statuses":)";
+    append_list(out, values.size(), "\"PRESENT\"");
+    out += R"(,"event_timestamps":)";
+    append_list(out, values.size(), fmt::format("\"{}\"", kNoTime));
+    out += '}';
   }
-  for (const auto& column : platform.online.views().get(wanted, entities)) {
-    names.emplace_back(full ? column.view + "__" + column.name : column.name);
-    json::array values, statuses, times;
-    for (std::size_t i = 0; i < column.values.size(); ++i) {
-      // Its times are whole seconds.
-      const auto* us = std::get_if<std::int64_t>(&column.values[i]);
-      values.push_back(us && column.type == online::Type::timestamp ? json::value(*us / 1'000'000)
-                                                                    : lookup::to_json(column.values[i], column.type));
-      statuses.emplace_back(status_name(column.statuses[i]));
-      const bool found = column.statuses[i] == online::Status::present || column.event_us[i] != 0;
-      times.push_back(!found                    ? json::value(kNoTime)
-                      : column.event_us[i] == 0 ? now
-                                                : lookup::to_json(column.event_us[i], online::Type::timestamp));
+  std::size_t column = 0;
+  for (const auto& view : *wanted)
+    for (const auto& feature : view.features) {
+      begin_result(full ? view.from->name + "__" + feature : feature);
+      text.append_values(out, column);
+      out += R"(,"statuses":)";
+      text.append_statuses(out, column);
+      out += R"(,"event_timestamps":)";
+      text.append_times(out, column++);
+      out += '}';
     }
-    results.push_back(json::object{
-        {"values", std::move(values)}, {"statuses", std::move(statuses)}, {"event_timestamps", std::move(times)}});
-  }
-  return json::object{{"metadata", json::object{{"feature_names", std::move(names)}}}, {"results", std::move(results)}};
+  return fmt::format(R"({{"metadata":{{"feature_names":[{}]}},"results":[{}]}})", names, out);
 }
 
 void push(Platform& platform, Call& call, const vault::Where& where, const std::string& dataset,
@@ -186,7 +190,7 @@ void push(Platform& platform, Call& call, const vault::Where& where, const std::
   platform.online.pushes().push(where, dataset, rows_of(in), {}, call.act(scope.str()));
 }
 
-json::value materialise(Platform& platform, Call& call, const vault::Where& where, const json::object& in, bool full) {
+std::string materialise(Platform& platform, Call& call, const vault::Where& where, const json::object& in, bool full) {
   auto views = list_of(in, "feature_views");
   if (views.empty())
     for (const auto& row : platform.online.views().list(where)) views.push_back(row.view);
@@ -195,7 +199,7 @@ json::value materialise(Platform& platform, Call& call, const vault::Where& wher
     call.require("feature.write", scope);
     platform.online.materialiser().run(where, view, {time_of(in, "end_ts"), full}, call.act(scope.str()));
   }
-  return nullptr;
+  return kDone;
 }
 
 }  // namespace
@@ -207,23 +211,23 @@ void add_feast_routes(Routes& routes, Platform& platform) {
         return get(platform, call, where, in);
       });
   add(routes, "/feast/{tenant}/{project}/push", Audit::verb("features.push"), "Push rows of a data frame.",
-      [&platform](Call& call, const vault::Where& where, const json::object& in) -> json::value {
+      [&platform](Call& call, const vault::Where& where, const json::object& in) -> std::string {
         if (const auto to = text_of(in, "to"); !to.empty() && to != "online" && to != "online_and_offline")
           throw Error(Code::invalid, fmt::format("to: '{}': pushed rows go online and become rows of the dataset", to));
         const auto source = text_of(in, "push_source_name");
         call.require("feature.write",
                      resource::Key{"PushSource", where.tenant.str(), where.project.str(), source}.scope());
         push(platform, call, where, platform.online.definitions().push_source(where, source).dataset, in);
-        return nullptr;
+        return kDone;
       });
   add(routes, "/feast/{tenant}/{project}/write-to-online-store", Audit::verb("features.push"),
       "Push rows to the dataset of a view.",
-      [&platform](Call& call, const vault::Where& where, const json::object& in) -> json::value {
+      [&platform](Call& call, const vault::Where& where, const json::object& in) -> std::string {
         const auto view = text_of(in, "feature_view_name");
         call.require("feature.write",
                      resource::Key{"FeatureView", where.tenant.str(), where.project.str(), view}.scope());
         push(platform, call, where, platform.online.definitions().view(where, view)->spec.dataset, in);
-        return nullptr;
+        return kDone;
       });
   add(routes, "/feast/{tenant}/{project}/materialize", Audit::verb("features.materialize"),
       "Bring views online from the beginning.",

@@ -2,6 +2,7 @@
 // Private to api: what the native routes and those of Feast share.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,11 @@ namespace falaj::api {
 
 // The features that are asked for, by a service's name or their own; the caller may read all of their views. A read of
 // what is about people is recorded here.
-std::vector<features::Selected> selected(Platform& platform, Call& call, const vault::Where& where,
-                                         const std::string& service, const std::vector<std::string>& names);
+std::shared_ptr<const features::Selection> selected(Platform& platform, Call& call, const vault::Where& where,
+                                                    const std::string& service, const std::vector<std::string>& names);
 // {"origin": ["SEA", ...], ...}: by column, typed as the keys of those views are.
 enum class OtherColumns { refused, ignored };
-features::Entities entities_of(const std::vector<features::Selected>& wanted, const json::value& given,
+features::Entities entities_of(const features::Selection& wanted, const json::value& given,
                                OtherColumns others = OtherColumns::refused);
 
 }  // namespace falaj::api

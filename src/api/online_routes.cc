@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "api/call.h"
+#include "api/feature_text.h"
 #include "api/features.h"
 #include "api/project.h"
 #include "api/turn.h"
@@ -198,21 +199,40 @@ iam::Scope scope_of(const vault::Where& where, const char* kind, const std::stri
   return resource::Key{kind, where.tenant.str(), where.project.str(), name}.scope();
 }
 
-GetOut get(Platform& platform, Call& call, const GetIn& in) {
+// Of the shape of GetOut.
+std::string get(Platform& platform, Call& call, const GetIn& in) {
+  static constexpr FeatureText::Words kWords{{"present", "null", "missing", "expired"}, "", "", false};
   const auto where = project_of(call);
   const auto wanted = selected(platform, call, where, in.service, in.features);
-  const auto entities = entities_of(wanted, in.entities);
-  const auto as_of_us = time_of(in.as_of, "as_of");
-  GetOut out{
-      static_cast<std::int64_t>(entities.size()), time_text(as_of_us.value_or(platform.clock.wall().count())), {}};
-  static constexpr const char* kStatuses[] = {"present", "null", "missing", "expired"};
-  for (const auto& column : platform.online.views().get(wanted, entities, as_of_us)) {
-    auto& shown = out.columns.emplace_back(ColumnOut{
-        column.view, column.name, std::string(table::name(static_cast<table::Type>(column.type))), {}, {}, {}});
-    for (const auto& value : column.values) shown.values.push_back(lookup::to_json(value, column.type));
-    for (const auto status : column.statuses) shown.statuses.emplace_back(kStatuses[static_cast<std::size_t>(status)]);
-    for (const auto us : column.event_us) shown.times.push_back(us == 0 ? "" : time_text(us));
-  }
+  const auto entities = entities_of(*wanted, in.entities);
+  FeatureText text(*wanted, entities.size(), kWords);
+  const auto as_of_us = platform.online.views().get(*wanted, entities, time_of(in.as_of, "as_of"), text);
+  constexpr std::size_t kColumnBytes = 128;
+  std::size_t columns = 0;
+  for (const auto& view : *wanted) columns += view.features.size();
+  std::string out;
+  out.reserve(text.bytes() + columns * kColumnBytes);
+  fmt::format_to(std::back_inserter(out), R"({{"entities":{},"as_of":"{}","columns":[)", entities.size(),
+                 time_text(as_of_us));
+  std::size_t column = 0;
+  for (const auto& view : *wanted)
+    for (std::size_t f = 0; f < view.features.size(); ++f, ++column) {
+      // Names of views, features and types have nothing to escape.
+      out += column ? R"(,{"view":")" : R"({"view":")";
+      out += view.from->name;
+      out += R"(","feature":")";
+      out += view.features[f];
+      out += R"(","type":")";
+      out += table::name(static_cast<table::Type>(view.places[f].type));
+      out += R"(","values":)";
+      text.append_values(out, column);
+      out += R"(,"statuses":)";
+      text.append_statuses(out, column);
+      out += R"(,"times":)";
+      text.append_times(out, column);
+      out += '}';
+    }
+  out += "]}";
   return out;
 }
 
@@ -293,8 +313,8 @@ ViewsOut list(Platform& platform, Call& call) {
 
 }  // namespace
 
-std::vector<features::Selected> selected(Platform& platform, Call& call, const vault::Where& where,
-                                         const std::string& service, const std::vector<std::string>& names) {
+std::shared_ptr<const features::Selection> selected(Platform& platform, Call& call, const vault::Where& where,
+                                                    const std::string& service, const std::vector<std::string>& names) {
   if (service.empty() == names.empty())
     throw Error(Code::invalid, "features: name either a service or the features, not both");
   auto& definitions = platform.online.definitions();
@@ -303,9 +323,9 @@ std::vector<features::Selected> selected(Platform& platform, Call& call, const v
   for (const auto& name : names)
     if (const auto named = features::parse_feature_name(name))
       call.require("feature.read", scope_of(where, "FeatureView", named->view));
-  auto wanted = definitions.select(where, service.empty() ? names : definitions.service(where, service).features);
+  auto wanted = service.empty() ? definitions.select(where, names) : definitions.select_service(where, service);
   bool personal = false;
-  for (const auto& view : wanted) {
+  for (const auto& view : *wanted) {
     call.require("feature.read", scope_of(where, "FeatureView", view.from->name));
     personal |= view.from->personal();
   }
@@ -317,8 +337,7 @@ std::vector<features::Selected> selected(Platform& platform, Call& call, const v
   return wanted;
 }
 
-features::Entities entities_of(const std::vector<features::Selected>& wanted, const json::value& given,
-                               OtherColumns others) {
+features::Entities entities_of(const features::Selection& wanted, const json::value& given, OtherColumns others) {
   const auto* columns = given.if_object();
   if (!columns || columns->empty())
     throw Error(Code::invalid, "entities: must be an object with a list of values for each column of the key");
@@ -361,7 +380,7 @@ features::Entities entities_of(const std::vector<features::Selected>& wanted, co
 }
 
 void add_online_routes(Routes& routes, Platform& platform) {
-  routes.add<GetIn, GetOut>(
+  routes.add_written<GetIn, GetOut>(
       {Method::post, "/v1/features/get", Permission::signed_in("{scope}"), BodyLimit{kGetBytesMax}, Audit::read(),
        Place::worker, "Features of entities as they are known now."},
       [&platform](Call& call, const GetIn& in) { return get(platform, call, in); });

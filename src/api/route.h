@@ -129,6 +129,10 @@ class Routes {
   // A call with JSON in (the body; for GET and DELETE the query) and JSON out.
   template <class In, class Out, class Handler>
   void add(const Declaration& declaration, Handler handler);
+  // JSON in as for add; the handler writes the answer's text itself, which is of the shape of Out: for large ones,
+  // where making values of it first would cost more than reading what is in them.
+  template <class In, class Out, class Handler>
+  void add_written(const Declaration& declaration, Handler handler);
   // JSON in as for add; what the handler returns is sent as it is.
   template <class In, class Handler>
   void add_download(const Declaration& declaration, std::string response_type, Handler handler);
@@ -235,6 +239,21 @@ void Routes::add(const Declaration& declaration, Handler handler) {
     } else {
       return detail::json_response(encode(static_cast<const Out&>(handler(call, in))));
     }
+  };
+  insert(std::move(route));
+}
+
+template <class In, class Out, class Handler>
+void Routes::add_written(const Declaration& declaration, Handler handler) {
+  auto route = std::make_unique<Route>(declaration);
+  const Route* self = route.get();
+  route->request_schema = schema_of<In>;
+  route->response_schema = schema_of<Out>;
+  route->handle = [self, handler = std::move(handler)](Call& call, net::Request& request) -> net::Response {
+    net::Response response;
+    response.headers.add("Content-Type", "application/json");
+    response.body = handler(call, detail::read_input<In>(*self, call, request));
+    return response;
   };
   insert(std::move(route));
 }

@@ -12,7 +12,7 @@
 namespace falaj::features {
 namespace {
 
-constexpr std::size_t kKeptMax = 10'000;
+constexpr std::size_t kKeptMax = 10'000, kSelectionsMax = 1'000, kSelectionNameMax = 8192;
 // Raised when the same definition would give other rows: also when DuckDB's hash(), which distinct_approx is of,
 // changes.
 constexpr std::string_view kMeaning = "falaj feature view 1";
@@ -64,6 +64,20 @@ std::string empty_table(const std::string& name, const table::Schema& schema) {
   return fmt::format("CREATE TABLE {} ({})", table::identifier(name), columns);
 }
 
+Place place_of(const Definition& definition, const std::string& name) {
+  const auto& view = *definition.view;
+  for (std::size_t i = 0; i < view.rows.size(); ++i)
+    if (view.rows[i].name == name) return {Place::In::row, i, view.rows[i].type};
+  for (std::size_t i = 0; i < view.window_names.size(); ++i)
+    if (view.window_names[i] == name)
+      return {Place::In::window, i,
+              lookup::is_whole(view.windows.features()[i].aggregate) ? online::Type::int64 : online::Type::float64};
+  for (std::size_t i = 0; i < definition.computed.size(); ++i)
+    if (definition.computed.name(i) == name) return {Place::In::computed, i, definition.computed.type(i)};
+  CHECK(false, "a selected feature is one of its view");
+  return {};
+}
+
 }  // namespace
 
 online::Type online_type(table::Type type) { return static_cast<online::Type>(type); }
@@ -73,20 +87,21 @@ static_assert(static_cast<int>(table::Type::boolean) == static_cast<int>(online:
 std::shared_ptr<const Definition> Definitions::view(const Where& where, const std::string& name,
                                                     std::optional<std::int64_t> revision) {
   const Name id{where.tenant.str(), where.project.str(), name, revision.value_or(0)};
-  Kept kept;
+  std::shared_ptr<const Kept> kept;
   {
     Lock lock(mu_);
     if (const auto found = kept_.find(id); found != kept_.end()) kept = found->second;
   }
-  const bool holds = kept.definition && std::all_of(kept.texts.begin(), kept.texts.end(), [&](const auto& text) {
+  const bool holds = kept && std::all_of(kept->texts.begin(), kept->texts.end(), [&](const auto& text) {
                        return resources_.get_text(text.first) == text.second;
                      });
-  if (holds) return kept.definition;
-  Kept made;
-  made.definition = make(where, name, revision, made);
+  if (holds) return kept->definition;
+  auto made = std::make_shared<Kept>();
+  made->definition = make(where, name, revision, *made);
   Lock lock(mu_);
   if (kept_.size() >= kKeptMax) kept_.clear();
-  return (kept_[id] = std::move(made)).definition;
+  kept_[id] = made;
+  return made->definition;
 }
 
 std::shared_ptr<const Definition> Definitions::make(const Where& where, const std::string& name,
@@ -140,15 +155,15 @@ std::shared_ptr<const Definition> Definitions::make(const Where& where, const st
   return d;
 }
 
-std::vector<Selected> Definitions::select(const Where& where, const std::vector<std::string>& features) {
-  std::vector<Selected> out;
+Selection Definitions::make_selection(const Where& where, const std::vector<std::string>& features) {
+  Selection out;
   for (const auto& text : features) {
     const auto named = parse_feature_name(text);
     if (!named)
       throw Error(Code::invalid, fmt::format("features: '{}' must be VIEW:FEATURE or VIEW:*", text.substr(0, 80)));
     const auto definition = view(where, named->view, named->revision);
     auto found = std::find_if(out.begin(), out.end(), [&](const auto& s) { return s.from == definition; });
-    if (found == out.end()) found = out.insert(out.end(), {definition, {}});
+    if (found == out.end()) found = out.insert(out.end(), {definition, named->revision, {}, {}});
     const auto all = names_of(definition->spec);
     if (named->feature == "*")
       found->features.insert(found->features.end(), all.begin(), all.end());
@@ -158,13 +173,51 @@ std::vector<Selected> Definitions::select(const Where& where, const std::vector<
       throw Error(Code::not_found, fmt::format("feature view '{}' has no feature '{}'; it has {}", named->view,
                                                named->feature, fmt::join(all, ", ")));
   }
+  for (auto& selected : out)
+    for (const auto& name : selected.features) selected.places.push_back(place_of(*selected.from, name));
   return out;
 }
 
-FeatureServiceSpec Definitions::service(const Where& where, const std::string& name) {
-  return decode<FeatureServiceSpec>(
-      resources_.get({"FeatureService", where.tenant.str(), where.project.str(), name}).resource.spec,
-      "reading a feature service");
+std::shared_ptr<const Selection> Definitions::find_selection(const std::string& name,
+                                                             const resource::TextCache::Text& text,
+                                                             const Where& where) {
+  std::shared_ptr<const KeptSelection> kept;
+  {
+    Lock lock(mu_);
+    if (const auto found = selections_.find(name); found != selections_.end()) kept = found->second;
+  }
+  if (!kept || kept->text != text) return nullptr;
+  for (const auto& selected : *kept->selection)
+    if (view(where, selected.from->name, selected.pinned) != selected.from) return nullptr;
+  return kept->selection;
+}
+
+std::shared_ptr<const Selection> Definitions::keep_selection(const std::string& name, resource::TextCache::Text text,
+                                                             Selection selection) {
+  const auto made = std::make_shared<const KeptSelection>(
+      KeptSelection{std::move(text), std::make_shared<const Selection>(std::move(selection))});
+  Lock lock(mu_);
+  if (selections_.size() >= kSelectionsMax) selections_.clear();
+  selections_[name] = made;
+  return made->selection;
+}
+
+std::shared_ptr<const Selection> Definitions::select(const Where& where, const std::vector<std::string>& features) {
+  // With their lengths: whatever is in them, lists that differ have names that do.
+  auto name = fmt::format("list {}/{}", where.tenant.str(), where.project.str());
+  for (const auto& feature : features) name += fmt::format(" {}:{}", feature.size(), feature);
+  if (name.size() > kSelectionNameMax) return std::make_shared<const Selection>(make_selection(where, features));
+  if (auto kept = find_selection(name, nullptr, where)) return kept;
+  return keep_selection(name, nullptr, make_selection(where, features));
+}
+
+std::shared_ptr<const Selection> Definitions::select_service(const Where& where, const std::string& service) {
+  const resource::Key key{"FeatureService", where.tenant.str(), where.project.str(), service};
+  const auto name = fmt::format("service {}/{}/{}", key.tenant, key.project, service);
+  auto text = resources_.get_text(key);
+  if (auto kept = find_selection(name, text, where)) return kept;
+  const auto spec = decode<FeatureServiceSpec>(resources_.get(key).resource.spec, "reading a feature service");
+  return keep_selection(name, std::move(text), make_selection(where, spec.features));
 }
 
 PushSourceSpec Definitions::push_source(const Where& where, const std::string& name) {

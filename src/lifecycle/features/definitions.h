@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "foundation/base/mutex.h"
@@ -39,11 +40,21 @@ struct Definition {
   bool personal() const { return dataset.personal.has_value(); }
 };
 
+// Where a feature is found in what a view says of an entity.
+struct Place {
+  enum class In { row, window, computed } in = In::row;
+  std::size_t index = 0;
+  online::Type type = online::Type::float64;
+};
+
 // Features of one view that were asked for, in order.
 struct Selected {
   std::shared_ptr<const Definition> from;
+  std::optional<std::int64_t> pinned;  // the revision that was asked for
   std::vector<std::string> features;
+  std::vector<Place> places;  // one for each feature
 };
+using Selection = std::vector<Selected>;
 
 // Views and services as they are declared, read once and kept until they change. Thread-safe.
 class Definitions {
@@ -54,8 +65,8 @@ class Definitions {
   std::shared_ptr<const Definition> view(const Where& where, const std::string& name,
                                          std::optional<std::int64_t> revision = std::nullopt);
   // "VIEW:FEATURE", ... as a service names them. Throws invalid, not_found.
-  std::vector<Selected> select(const Where& where, const std::vector<std::string>& features);
-  FeatureServiceSpec service(const Where& where, const std::string& name);
+  std::shared_ptr<const Selection> select(const Where& where, const std::vector<std::string>& features);
+  std::shared_ptr<const Selection> select_service(const Where& where, const std::string& service);
   PushSourceSpec push_source(const Where& where, const std::string& name);
 
  private:
@@ -64,14 +75,25 @@ class Definitions {
     std::vector<std::pair<resource::Key, resource::TextCache::Text>> texts;
     std::shared_ptr<const Definition> definition;
   };
+  // A list of features, or a service, and what it names: it holds as long as its text and its views do.
+  struct KeptSelection {
+    resource::TextCache::Text text;  // of the service; null for a list
+    std::shared_ptr<const Selection> selection;
+  };
   using Name = std::tuple<std::string, std::string, std::string, std::int64_t>;
   std::shared_ptr<const Definition> make(const Where& where, const std::string& name,
                                          std::optional<std::int64_t> revision, Kept& kept);
+  Selection make_selection(const Where& where, const std::vector<std::string>& features);
+  std::shared_ptr<const Selection> find_selection(const std::string& name, const resource::TextCache::Text& text,
+                                                  const Where& where);
+  std::shared_ptr<const Selection> keep_selection(const std::string& name, resource::TextCache::Text text,
+                                                  Selection selection);
 
   resource::Resources& resources_;
   data::Datasets& datasets_;
   Mutex mu_;
-  std::map<Name, Kept> kept_ GUARDED_BY(mu_);
+  std::map<Name, std::shared_ptr<const Kept>> kept_ GUARDED_BY(mu_);
+  std::unordered_map<std::string, std::shared_ptr<const KeptSelection>> selections_ GUARDED_BY(mu_);
 };
 
 online::Type online_type(table::Type type);

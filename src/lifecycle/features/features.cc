@@ -135,7 +135,8 @@ void Features::compute(table::Workspace& room, const Selected& wanted, const tab
 
 data::Version Features::train_set(const Where& where, const TrainSet& wanted, const resource::Authorise& authorise,
                                   const sql::Act& act, const table::Workspace::Watch& watch) {
-  const auto selected = definitions_.select(where, definitions_.service(where, wanted.service).features);
+  const auto selection = definitions_.select_service(where, wanted.service);
+  const auto& selected = *selection;
   const auto spine = datasets_.version(where, wanted.spine.name, wanted.spine.number);
   const auto time = wanted.time.empty() ? datasets_.spec(where, wanted.spine.name).time : wanted.time;
   if (!table::find(spine.schema, time))

@@ -32,6 +32,46 @@ const Where& kFlights = DataFixture::kFlights;
 std::optional<std::string> anything(std::string_view, const iam::Scope&) { return std::nullopt; }
 std::string time_text(std::int64_t us) { return std::string(lookup::to_json(us, Type::timestamp).as_string()); }
 
+struct FeatureColumn {
+  std::string name;
+  online::Type type = online::Type::float64;
+  std::vector<lookup::Value> values;
+  std::vector<online::Status> statuses;
+  std::vector<std::int64_t> event_us;
+};
+
+class Collecting final : public FeatureSink {
+ public:
+  explicit Collecting(const Selection& selection) : selection_(selection) {}
+  std::vector<FeatureColumn> columns;
+
+  void begin() override {
+    columns.clear();
+    for (const auto& view : selection_)
+      for (std::size_t f = 0; f < view.places.size(); ++f)
+        columns.push_back({view.features[f], view.places[f].type, {}, {}, {}});
+  }
+  void add(std::size_t feature, std::size_t entity, const FeatureCell& cell) override {
+    auto& column = columns[feature];
+    ASSERT_EQ(entity, column.values.size()) << "entities come in their order";
+    column.statuses.push_back(cell.status);
+    column.event_us.push_back(cell.event_us);
+    auto& value = column.values.emplace_back();
+    if (cell.status != online::Status::present) return;
+    if (column.type == online::Type::boolean)
+      value = cell.whole != 0;
+    else if (column.type == online::Type::float32 || column.type == online::Type::float64)
+      value = cell.real;
+    else if (column.type == online::Type::text || column.type == online::Type::bytes)
+      value = std::string(cell.text);
+    else
+      value = cell.whole;
+  }
+
+ private:
+  const Selection& selection_;
+};
+
 class OnlineTest : public ::testing::TestWithParam<std::string> {
  protected:
   OnlineTest() {
@@ -62,7 +102,13 @@ class OnlineTest : public ::testing::TestWithParam<std::string> {
     Entities entities;
     auto& column = entities.columns.emplace_back("k", std::vector<lookup::Value>());
     for (const auto& key : keys) column.second.emplace_back(key);
-    return online_->views().get(online_->definitions().select(kFlights, features), entities, as_of);
+    return get(*online_->definitions().select(kFlights, features), entities, as_of);
+  }
+  std::vector<FeatureColumn> get(const Selection& selection, const Entities& entities,
+                                 std::optional<std::int64_t> as_of = std::nullopt) {
+    Collecting collecting(selection);
+    online_->views().get(selection, entities, as_of, collecting);
+    return collecting.columns;
   }
   // "value status", of one entity.
   std::string one(const std::string& feature, const std::string& key,
@@ -206,8 +252,8 @@ TEST_P(OnlineTest, ExpressionsSayTheSameOnlineAndInTrainingSets) {
   Entities asked{{{"k", {lookup::Value("a"), lookup::Value("b"), lookup::Value("c")}},
                   {"x", {4.0, lookup::Value(), 3.0}},
                   {"word", {lookup::Value("some"), lookup::Value("all"), lookup::Value()}}}};
-  const auto got = online_->views().get(
-      online_->definitions().select(kFlights, {"view:ratio", "view:big", "view:hour", "alone:twice"}), asked);
+  const auto got =
+      get(*online_->definitions().select(kFlights, {"view:ratio", "view:big", "view:hour", "alone:twice"}), asked);
   std::vector<std::string> online(3);
   for (const auto& column : got)
     for (std::size_t i = 0; i < 3; ++i)

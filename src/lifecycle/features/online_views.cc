@@ -11,30 +11,10 @@
 namespace falaj::features {
 namespace {
 
+constexpr int kReadTries = 10;
 constexpr std::string_view kMarks = "falaj online store", kMarkKey = "id";
 
 bool same(const Where& a, const Where& b) { return a.tenant == b.tenant && a.project == b.project; }
-
-// Where a feature is found in what a view says of an entity.
-struct Place {
-  enum class In { row, window, computed } in = In::row;
-  std::size_t index = 0;
-  online::Type type = online::Type::float64;
-};
-
-Place place_of(const Definition& definition, const std::string& name) {
-  const auto& view = *definition.view;
-  for (std::size_t i = 0; i < view.rows.size(); ++i)
-    if (view.rows[i].name == name) return {Place::In::row, i, view.rows[i].type};
-  for (std::size_t i = 0; i < view.window_names.size(); ++i)
-    if (view.window_names[i] == name)
-      return {Place::In::window, i,
-              lookup::is_whole(view.windows.features()[i].aggregate) ? online::Type::int64 : online::Type::float64};
-  for (std::size_t i = 0; i < definition.computed.size(); ++i)
-    if (definition.computed.name(i) == name) return {Place::In::computed, i, definition.computed.type(i)};
-  CHECK(false, "a selected feature is one of its view");
-  return {};
-}
 
 // The columns of the request that a view's expressions name, if some of those are asked for.
 std::vector<const std::vector<lookup::Value>*> request_of(const Definition& definition, const Entities& entities) {
@@ -50,34 +30,54 @@ std::vector<const std::vector<lookup::Value>*> request_of(const Definition& defi
   return out;
 }
 
-void add_window(FeatureColumn& column, lookup::Cell cell) {
-  if (!cell)
-    column.values.emplace_back();
-  else if (column.type == online::Type::int64)
-    column.values.emplace_back(static_cast<std::int64_t>(*cell));
+FeatureCell window_cell(const lookup::Cell& cell, online::Type type) {
+  FeatureCell out;
+  out.status = cell ? online::Status::present : online::Status::null;
+  if (!cell) return out;
+  if (type == online::Type::int64)
+    out.whole = static_cast<std::int64_t>(*cell);
   else
-    column.values.emplace_back(*cell);
-  column.statuses.push_back(cell ? online::Status::present : online::Status::null);
-  column.event_us.push_back(0);
+    out.real = *cell;
+  return out;
 }
 
-void add_computed(FeatureColumn& column, lookup::Value value) {
-  const bool null = std::holds_alternative<std::monostate>(value);
-  column.values.push_back(std::move(value));
-  column.statuses.push_back(null ? online::Status::null : online::Status::present);
-  column.event_us.push_back(0);
+// Points into `value`.
+FeatureCell computed_cell(const lookup::Value& value) {
+  FeatureCell out;
+  out.status = std::holds_alternative<std::monostate>(value) ? online::Status::null : online::Status::present;
+  if (const auto* flag = std::get_if<bool>(&value)) out.whole = *flag;
+  if (const auto* whole = std::get_if<std::int64_t>(&value)) out.whole = *whole;
+  if (const auto* real = std::get_if<double>(&value)) out.real = *real;
+  if (const auto* text = std::get_if<std::string>(&value)) out.text = *text;
+  return out;
 }
 
-void add_row_value(FeatureColumn& column, std::size_t index, const lookup::Found& found) {
-  lookup::Value value;
-  auto status = found.row;
-  if (found.columns) {
-    value = lookup::value_of(*found.columns, index, column.type);
-    if (std::holds_alternative<std::monostate>(value)) status = online::Status::null;
+FeatureCell row_cell(const lookup::Found& found, const Place& place) {
+  FeatureCell out;
+  out.status = found.row;
+  out.event_us = found.row == online::Status::missing ? 0 : found.event_us;
+  if (!found.columns) return out;
+  const auto& row = *found.columns;
+  if (row.is_null(place.index)) {
+    out.status = online::Status::null;
+    return out;
   }
-  column.values.push_back(std::move(value));
-  column.statuses.push_back(status);
-  column.event_us.push_back(found.row == online::Status::missing ? 0 : found.event_us);
+  switch (place.type) {
+    case online::Type::boolean:
+      out.whole = row.boolean(place.index);
+      break;
+    case online::Type::float32:
+    case online::Type::float64:
+      out.real = row.real(place.index);
+      break;
+    case online::Type::text:
+    case online::Type::bytes:
+      out.text = row.text(place.index);
+      break;
+    default:
+      out.whole = row.integer(place.index);
+  }
+  return out;
 }
 
 }  // namespace
@@ -235,12 +235,14 @@ std::vector<Bytes> OnlineViews::keys_of(const Definition& definition, const Enti
 
 std::int64_t OnlineViews::generation(const Definition& definition) const {
   if (!definition.has_entity()) return 0;
-  const auto online = find(definition.meaning);
-  if (!online || !online->done)
-    throw Error(Code::conflict,
-                fmt::format("feature view '{}' is not online: 'falaj features materialize {}' brings it there",
-                            definition.name, definition.name));
-  return online->done->generation;
+  {
+    Lock lock(mu_);
+    const auto online = views_.find(definition.meaning);
+    if (online != views_.end() && online->second.done) return online->second.done->generation;
+  }
+  throw Error(Code::conflict,
+              fmt::format("feature view '{}' is not online: 'falaj features materialize {}' brings it there",
+                          definition.name, definition.name));
 }
 
 void OnlineViews::read(online::Snapshot& snapshot, const Definition& definition, std::int64_t generation,
@@ -255,8 +257,8 @@ void OnlineViews::read(online::Snapshot& snapshot, const Definition& definition,
   lookup::read(snapshot, *space(definition.meaning, generation), *definition.view, key_views, now_us, each);
 }
 
-std::vector<FeatureColumn> OnlineViews::get(const std::vector<Selected>& wanted, const Entities& entities,
-                                            std::optional<std::int64_t> as_of_us) {
+std::int64_t OnlineViews::get(const Selection& wanted, const Entities& entities, std::optional<std::int64_t> as_of_us,
+                              FeatureSink& into) {
   const auto generations = [&] {
     std::vector<std::int64_t> out;
     for (const auto& view : wanted) out.push_back(generation(*view.from));
@@ -264,30 +266,29 @@ std::vector<FeatureColumn> OnlineViews::get(const std::vector<Selected>& wanted,
   };
   // A generation is whole before it is the one to read, and is erased only after it was: when it is the same before and
   // after, all of it was there.
-  while (true) {
+  for (int tries_left = kReadTries;; --tries_left) {
     const auto before = generations();
-    auto out = get(wanted, before, entities, as_of_us.value_or(clock_.wall().count()));
-    if (generations() == before) return out;
+    into.begin();
+    try {
+      const auto now_us = tell(wanted, before, entities, as_of_us, into);
+      if (generations() == before) return now_us;
+    } catch (const Error& e) {
+      // Written after we had looked at the clock: it is later now.
+      if (e.code() != Code::conflict || as_of_us || tries_left == 0) throw;
+    }
   }
 }
 
-std::vector<FeatureColumn> OnlineViews::get(const std::vector<Selected>& wanted,
-                                            const std::vector<std::int64_t>& generations, const Entities& entities,
-                                            std::int64_t now_us) {
-  std::vector<FeatureColumn> out;
+std::int64_t OnlineViews::tell(const Selection& wanted, const std::vector<std::int64_t>& generations,
+                               const Entities& entities, std::optional<std::int64_t> as_of_us, FeatureSink& into) {
   const auto snapshot = store_.snapshot();
+  const auto now_us = as_of_us.value_or(clock_.wall().count());  // after the snapshot: nothing in it is later
+  std::size_t first = 0;                                         // feature of the view
   for (std::size_t v = 0; v < wanted.size(); ++v) {
-    const auto& features = wanted[v].features;
+    const auto& places = wanted[v].places;
     const auto& definition = *wanted[v].from;
-    const auto first = out.size();
-    std::vector<Place> places;
-    bool computes = false;
-    for (const auto& name : features) {
-      const auto place = places.emplace_back(place_of(definition, name));
-      computes |= place.in == Place::In::computed;
-      auto& column = out.emplace_back(FeatureColumn{definition.name, name, place.type, {}, {}, {}});
-      column.values.reserve(entities.size());
-    }
+    const bool computes =
+        std::any_of(places.begin(), places.end(), [](const Place& place) { return place.in == Place::In::computed; });
     const auto request = computes ? request_of(definition, entities) : std::vector<const std::vector<lookup::Value>*>();
     std::vector<lookup::Value> fields(request.size());
     lookup::Computed::Inputs inputs;
@@ -295,22 +296,19 @@ std::vector<FeatureColumn> OnlineViews::get(const std::vector<Selected>& wanted,
       for (std::size_t f = 0; f < fields.size(); ++f) fields[f] = (*request[f])[i];
       if (computes) definition.computed.load(inputs, fields, found);
       for (std::size_t f = 0; f < places.size(); ++f) {
-        auto& column = out[first + f];
-        switch (places[f].in) {
-          case Place::In::row:
-            add_row_value(column, places[f].index, found);
-            break;
-          case Place::In::window:
-            add_window(column, found.windows[places[f].index]);
-            break;
-          case Place::In::computed:
-            add_computed(column, definition.computed.compute(places[f].index, inputs));
-        }
+        const auto& place = places[f];
+        if (place.in == Place::In::row)
+          into.add(first + f, i, row_cell(found, place));
+        else if (place.in == Place::In::window)
+          into.add(first + f, i, window_cell(found.windows[place.index], place.type));
+        else
+          into.add(first + f, i, computed_cell(definition.computed.compute(place.index, inputs)));
       }
     });
     snapshot->clear();
+    first += places.size();
   }
-  return out;
+  return now_us;
 }
 
 }  // namespace falaj::features

@@ -18,13 +18,20 @@
 
 namespace falaj::features {
 
-// One feature of every entity that was asked for.
-struct FeatureColumn {
-  std::string view, name;
-  online::Type type = online::Type::float64;
-  std::vector<lookup::Value> values;
-  std::vector<online::Status> statuses;
-  std::vector<std::int64_t> event_us;  // of the newest row; 0 for windows, which have no such moment
+// One feature of one entity. Text lies in the store's memory.
+struct FeatureCell {
+  online::Status status = online::Status::missing;  // the value is one only when present
+  std::int64_t event_us = 0;                        // of the newest row; 0 for windows, which have no such moment
+  std::int64_t whole = 0;                           // also of booleans, dates and timestamps
+  double real = 0;
+  std::string_view text;  // also of bytes
+};
+// Who is told what was found. Features are numbered through all views that were asked for.
+class FeatureSink {
+ public:
+  virtual ~FeatureSink() = default;
+  virtual void begin() = 0;  // forget what was told: something came in between, and all is told anew
+  virtual void add(std::size_t feature, std::size_t entity, const FeatureCell& cell) = 0;  // valid during the call
 };
 // By the name of the key's column, or of a field of the request, one value for each entity.
 struct Entities {
@@ -41,8 +48,9 @@ class OnlineViews {
               const sys::Clock& clock);
 
   // As of now unless told. Errors: invalid (a key), conflict (before the last write, or nothing is online).
-  std::vector<FeatureColumn> get(const std::vector<Selected>& wanted, const Entities& entities,
-                                 std::optional<std::int64_t> as_of_us = std::nullopt);
+  // Returns as of when it was.
+  std::int64_t get(const Selection& wanted, const Entities& entities, std::optional<std::int64_t> as_of_us,
+                   FeatureSink& into);
 
   // Sees to it that the store is the one the views were brought into. When it is not, because it was lost or the
   // database is a restored one, every view is to be brought there again; returns how many those are.
@@ -69,8 +77,8 @@ class OnlineViews {
 
  private:
   std::int64_t generation(const Definition& definition) const;  // that is read; throws conflict
-  std::vector<FeatureColumn> get(const std::vector<Selected>& wanted, const std::vector<std::int64_t>& generations,
-                                 const Entities& entities, std::int64_t now_us);
+  std::int64_t tell(const Selection& wanted, const std::vector<std::int64_t>& generations, const Entities& entities,
+                    std::optional<std::int64_t> as_of_us, FeatureSink& into);
   void read(online::Snapshot& snapshot, const Definition& definition, std::int64_t generation, const Entities& entities,
             std::int64_t now_us, const std::function<void(std::size_t, const lookup::Found&)>& each);
   void mark_store(const sql::Act& act);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include <fmt/format.h>
@@ -22,20 +23,23 @@ std::optional<std::int64_t> time_of(std::string_view text) {
   return parse_time(whole);
 }
 
+// The last `width` digits, or more where there are more.
+void append_digits(std::string& out, std::uint64_t value, std::size_t width) {
+  const fmt::format_int digits(value);
+  if (digits.size() < width) out.append(width - digits.size(), '0');
+  out.append(digits.data(), digits.size());
+}
+
 std::string date_text(std::int64_t days) {
-  const std::chrono::year_month_day d{std::chrono::sys_days(std::chrono::days(days))};
-  return fmt::format("{:04}-{:02}-{:02}", static_cast<int>(d.year()), static_cast<unsigned>(d.month()),
-                     static_cast<unsigned>(d.day()));
+  std::string out;
+  append_date(out, days);
+  return out;
 }
 
 std::string time_text(std::int64_t us) {
-  auto days = us / kDayUs;
-  if (us % kDayUs < 0) --days;
-  const auto left = us - days * kDayUs, seconds = left / 1'000'000, micros = left % 1'000'000;
-  const auto text =
-      fmt::format("{}T{:02}:{:02}:{:02}", date_text(days), seconds / 3600, seconds / 60 % 60, seconds % 60);
-  if (micros == 0) return text + "Z";
-  return micros % 1000 == 0 ? fmt::format("{}.{:03}Z", text, micros / 1000) : fmt::format("{}.{:06}Z", text, micros);
+  std::string out;
+  append_time(out, us);
+  return out;
 }
 
 std::optional<std::int64_t> whole_of(const json::value& value) {
@@ -57,6 +61,40 @@ std::optional<Value> bytes_of(const json::value& value) {
 }
 
 }  // namespace
+
+// Answers hold thousands of these: written without a format to be read each time.
+void append_date(std::string& out, std::int64_t days) {
+  const std::chrono::year_month_day d{std::chrono::sys_days(std::chrono::days(days))};
+  const auto year = static_cast<int>(d.year());
+  if (year < 0) out += '-';
+  append_digits(out, static_cast<std::uint64_t>(std::abs(year)), year < 0 ? 3 : 4);
+  out += '-';
+  append_digits(out, static_cast<unsigned>(d.month()), 2);
+  out += '-';
+  append_digits(out, static_cast<unsigned>(d.day()), 2);
+}
+
+void append_time(std::string& out, std::int64_t us) {
+  auto days = us / kDayUs;
+  if (us % kDayUs < 0) --days;
+  const auto left = static_cast<std::uint64_t>(us - days * kDayUs), seconds = left / 1'000'000,
+             micros = left % 1'000'000;
+  append_date(out, days);
+  out += 'T';
+  append_digits(out, seconds / 3600, 2);
+  out += ':';
+  append_digits(out, seconds / 60 % 60, 2);
+  out += ':';
+  append_digits(out, seconds % 60, 2);
+  if (micros != 0) {
+    out += '.';
+    if (micros % 1000 == 0)
+      append_digits(out, micros / 1000, 3);
+    else
+      append_digits(out, micros, 6);
+  }
+  out += 'Z';
+}
 
 std::string_view what_is_expected(Type type) {
   switch (type) {

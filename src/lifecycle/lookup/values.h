@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "foundation/base/json.h"
@@ -17,6 +18,8 @@ inline constexpr std::int64_t kDayUs =
 // base64, not-a-number and infinities as null. Nothing when the value is not of the type.
 std::optional<Value> from_json(const json::value& value, Type type);
 json::value to_json(const Value& value, Type type);
+void append_time(std::string& out, std::int64_t us);  // "2001-01-31T10:00:00.500Z", with no digits, three or six
+void append_date(std::string& out, std::int64_t days);
 std::string_view what_is_expected(Type type);  // "a whole number", for errors
 
 Value value_of(const online::RowView& row, std::size_t column, Type type);
