@@ -5,9 +5,14 @@
 #   testing.cc .h  test support, linked into the tests of this directory and of those above it
 #   main.cc        left to the directory's own CMakeLists.txt
 #   x_bench.cc     one benchmark program  x_fuzz.cc   one libFuzzer program, seeded from testdata/x_fuzz/
+# FUZZED x.cc ...: of a large directory, the files whose branches lead its fuzzers; without it, all files do.
 
 # Directories whose own code one thread runs; what they wire together is tested with threads in its own directory.
 set(FALAJ_ONE_THREAD foundation/config foundation/expr foundation/stats cli apps/falaj)
+
+# Directories in which tests spend most of their time: sanitizers optimise these, which doubles what they take to
+# compile and halves what their tests take. Everywhere else compiling is what takes long.
+set(FALAJ_BUSY foundation/base foundation/crypto foundation/net storage/blob)
 
 set(FALAJ_DIRECTORIES)
 file(STRINGS ${CMAKE_SOURCE_DIR}/src/layers.txt layer_lines REGEX "^[a-z]")
@@ -29,11 +34,12 @@ endfunction()
 # together, so that headers are read and templates made once for all of them. Names in anonymous namespaces must then
 # differ within a directory. Not CMake's own UNITY_BUILD: its files name absolute paths, so another checkout would miss
 # the compiler's cache. Files with options of their own stay apart.
-# The release build unites at most its tests: compiling the rest one by one proves that each includes what it uses.
-set(FALAJ_UNITED "" CACHE STRING "What is compiled several files at once: nothing, tests, or all")
-set(FALAJ_UNITED_BYTES 65536 CACHE STRING "How many bytes of source at most are compiled as one")
+# What ./test builds is united. That a file includes what it uses is checked by tools/check instead: compiling
+# each alone with optimisation took the release build 950 s of processor time, 510 s united.
+set(FALAJ_UNITED OFF CACHE BOOL "Compile several files of a directory at once")
+set(FALAJ_UNITED_BYTES 131072 CACHE STRING "How many bytes of source at most are compiled as one")
 function(falaj_united target out)
-  if(NOT (FALAJ_UNITED STREQUAL "all" OR (FALAJ_UNITED STREQUAL "tests" AND target MATCHES "_test$")))
+  if(NOT FALAJ_UNITED)
     set(${out} ${ARGN} PARENT_SCOPE)
     return()
   endif()
@@ -62,15 +68,23 @@ function(falaj_united target out)
   foreach(file IN LISTS united)
     string(REGEX REPLACE ".*_([0-9]+)\\.cc$" "\\1" number ${file})
     file(CONFIGURE OUTPUT ${file} CONTENT "${text_${number}}" @ONLY)
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # takes what such a file includes for headers
-      set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS -Wno-subobject-linkage)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # takes what such a file includes for headers; collects garbage too often
+      set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS
+                                  "-Wno-subobject-linkage;SHELL:--param ggc-min-heapsize=524288")
     endif()
   endforeach()
   set(${out} ${given} ${united} PARENT_SCOPE)
 endfunction()
 
+# A third less to compile; what tests call stays optimised.
+function(falaj_for_tests target)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${target} PRIVATE -Og)
+  endif()
+endfunction()
+
 function(falaj_module)
-  cmake_parse_arguments(M "" "" "LIBS;TEST_LIBS" ${ARGN})
+  cmake_parse_arguments(M "" "" "LIBS;TEST_LIBS;FUZZED" ${ARGN})
   file(RELATIVE_PATH dir ${CMAKE_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
   if(NOT dir IN_LIST FALAJ_DIRECTORIES)
     message(FATAL_ERROR "src/${dir} is not in src/layers.txt: add a line saying what it may use")
@@ -99,8 +113,21 @@ function(falaj_module)
     endif()
   endforeach()
 
+  set(fuzzed)
+  if(FALAJ_FUZZ AND fuzzers)
+    set(fuzzed ${sources})
+    if(M_FUZZED)
+      list(TRANSFORM M_FUZZED PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE fuzzed)
+    endif()
+    list(REMOVE_ITEM sources ${fuzzed})
+    falaj_united(${name}_fuzzed fuzzed ${fuzzed})
+    set_property(SOURCE ${fuzzed} APPEND PROPERTY COMPILE_OPTIONS -fsanitize=fuzzer-no-link)
+  endif()
   falaj_united(${name} sources ${sources})
-  add_library(${name} STATIC ${sources})
+  add_library(${name} STATIC ${sources} ${fuzzed})
+  if(FALAJ_SANITIZE AND dir IN_LIST FALAJ_BUSY)
+    target_compile_options(${name} PRIVATE -O1)
+  endif()
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${name} PUBLIC ${below} ${M_LIBS})
 
@@ -112,6 +139,7 @@ function(falaj_module)
 
   if(support)
     add_library(${name}_testing STATIC ${support})
+    falaj_for_tests(${name}_testing)
     target_link_libraries(${name}_testing PUBLIC ${name} ${below_support} GTest::gtest)
     list(APPEND below_support ${name}_testing)
   endif()
@@ -121,9 +149,7 @@ function(falaj_module)
   if(tests)
     falaj_united(${name}_test tests ${tests})
     add_executable(${name}_test ${tests})
-    if(NOT FALAJ_SANITIZE)
-      target_compile_options(${name}_test PRIVATE -Og)  # a third less to compile; what tests call stays optimised
-    endif()
+    falaj_for_tests(${name}_test)
     target_link_libraries(${name}_test PRIVATE ${name} ${below_support} ${M_TEST_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
     # Relative to the root of the checkout, where tests are run, so that another checkout hits the compiler's cache.
     target_compile_definitions(${name}_test PRIVATE FALAJ_TESTDATA="src/${dir}/testdata")
@@ -147,6 +173,7 @@ function(falaj_module)
       get_filename_component(stem ${fuzzer} NAME_WE)
       add_executable(${stem} ${fuzzer})
       target_link_libraries(${stem} PRIVATE ${name})
+      target_compile_options(${stem} PRIVATE -fsanitize=fuzzer-no-link)
       target_link_options(${stem} PRIVATE -fsanitize=fuzzer)
       set_property(GLOBAL APPEND PROPERTY FALAJ_FUZZERS ${stem})
       set_target_properties(${stem} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
