@@ -54,17 +54,36 @@ class CheckTest(unittest.TestCase):
 
     def test_functions_that_only_conversions_tell_apart(self):
         def both(one, other, path="src/sys/b.cc"):
-            space = SPDX + "namespace falaj {\nnamespace {\n\n%s\n\n}  // namespace\n}  // namespace falaj\n"
+            space = SPDX + "#include <string>\nnamespace falaj {\nnamespace {\n\n%s\n\n}  // namespace\n}  // namespace falaj\n"
             return self.faults({"src/sys/a.cc": space % one, path: space % other})
         text, view = "void fail(const std::string& why) {}", "[[noreturn]] void fail(std::string_view what) {\n}"
-        self.assert_one(both(text, view), "src/sys/b.cc:5: fail is in a.cc too")
-        self.assert_one(both("int f(int a, T& t) {}", "int f(double b, const T& u) {}"), "src/sys/b.cc:5: f is")
+        self.assert_one(both(text, view), "src/sys/b.cc:6: fail is in a.cc too")
+        self.assert_one(both("int f(int a, T& t) {}", "int f(double b, const T& u) {}"), "src/sys/b.cc:6: f is")
         self.assertEqual(both(text, "void fail(std::string_view what, int more) {}"), [])
         self.assertEqual(both(text, "void fail(const Part& part) {}"), [])
         self.assertEqual(both(text, view, "src/base/b.cc"), [])
         self.assertEqual(both(text, view, "src/sys/b_test.cc"), [])
         self.assertEqual(both(text, view, "src/sys/b_fuzz.cc"), [])
         self.assertEqual(both(text, "}  // namespace\nvoid fail(std::string_view what) {}\nnamespace {"), [])
+
+    def test_files_include_what_they_use(self):
+        given = {"src/base/part.h": SPDX + "#pragma once\n#include <map>\nnamespace falaj {\nstruct Part {};\nconstexpr int kMost = 1;\n"
+                                    "int first_of(const Part& part);\n}\n#define CUT(x) x\n",
+                 "src/sys/parts.h": SPDX + '#pragma once\n#include "base/part.h"\n'}
+
+        def using(body, path="src/sys/a.cc"):
+            return self.faults({**given, path: SPDX + body})
+        self.assert_one(using("int a = std::min(1, 2) + std::max(3, 4);\n"), "src/sys/a.cc:2: std::min: include <algorithm>")
+        self.assert_one(using("std::map<int, int> m;\n"), "src/sys/a.cc:2:", "<map>")
+        self.assertEqual(using('#include "sys/parts.h"\nstd::map<int, int> m;\n'), [])
+        for body in ["base::Part p;", "int m = base::kMost;", "int f = base::first_of(x);"]:
+            self.assert_one(using(body + "\n"), "src/sys/a.cc:2:", 'include "base/part.h"')
+            self.assertEqual(using('#include "sys/parts.h"\n' + body + "\n"), [])
+        for body in ["Part p;", "int m = kMost;", "int a = CUT(1);"]:
+            self.assert_one(using(body + "\n", "src/base/a.cc"), "src/base/a.cc:2:", 'include "base/part.h"')
+        for body in ["struct Part; Part* p;", "TEST(Part, Works);", "x.Part = 1;", "other::Part p;", "// base::Part", "int first_of(int);"]:
+            with self.subTest(body):
+                self.assertEqual(using(body + "\n", "src/base/a.cc"), [])
 
     def test_vendor_headers_stay_inside(self):
         tree = {"src/sys/vendor.h": SPDX + "#pragma once\n#include <openssl/ssl.h>\n",
@@ -87,16 +106,16 @@ class CheckTest(unittest.TestCase):
         for body in ["Micros time() const;", "x.time(0);", "set_time(0);", "int operand(int);", "file_system(x);", "ecosystem(1);",
                      'log("std::mutex, rand()");', "// std::mutex", "/* thread.detach(); */", "auto n = 1'000'000; auto c = 'a';",
                      'auto t = R"(std::regex)";', "using namespace std::literals;", "auto f = [](int a) -> asio::awaitable<void> { co_return; };",
-                     "std::this_thread::sleep_for(x);"]:
+                     "this_thread::sleep_for(x);"]:
             with self.subTest(body):
                 self.assertEqual(self.source(body + "\n"), [])
 
     def test_bans_have_their_places(self):
         layers = "foundation/base:\nfoundation/sys: foundation/base\n"
-        now = SPDX + "auto t = std::chrono::steady_clock::now();\n"
+        now = SPDX + "auto t = chrono::steady_clock::now();\n"
         self.assertEqual(self.faults({"src/foundation/sys/clock.cc": now, "src/foundation/base/x_bench.cc": now, "bench/a.cc": now}, layers), [])
         self.assertEqual(self.faults({"src/foundation/base/mutex.h": SPDX + "#pragma once\nstd::mutex m;\n"}, layers), [])
-        self.assert_one(self.source("std::this_thread::sleep_for(x);\n", "src/storage/sql/a_test.cc"), "src/storage/sql/a_test.cc:2:")
+        self.assert_one(self.source("this_thread::sleep_for(x);\n", "src/storage/sql/a_test.cc"), "src/storage/sql/a_test.cc:2:")
         self.assert_one(self.source("#pragma once\nusing namespace std;\n", "src/storage/sql/a.h"), "src/storage/sql/a.h:3:")
 
     def test_unfinished_work_even_in_comments(self):

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // blobs and keys
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "api/call.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/testing.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 

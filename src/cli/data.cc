@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // data: erasure of a person's rows
 
+#include <algorithm>
 #include <future>
 #include <memory>
 

@@ -3,6 +3,7 @@
 // is meant, write the table anew with FALAJ_UPDATE_GOLDEN=1 and read what differs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <map>

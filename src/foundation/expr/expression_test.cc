@@ -9,6 +9,7 @@
 #include <deque>
 #include <limits>
 #include <random>
+#include <tuple>
 
 #include "foundation/base/testing.h"
 #include "foundation/base/text.h"

@@ -3,6 +3,7 @@
 
 // Asio as this directory uses it. Private: only the sources of the server include it.
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <optional>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A head that we accept means one thing: the same however it is cut, the same after writing it out and reading it
 // again, and the same to a parser that others wrote (Beast's).
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>

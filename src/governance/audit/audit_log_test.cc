@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "governance/audit/audit_log.h"
 
+#include <algorithm>
 #include <fstream>
 #include <thread>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "governance/audit/verify.h"
 
+#include <algorithm>
 #include <bit>
 #include <deque>
 #include <limits>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "governance/backup/archive.h"
 
 #include "foundation/base/testing.h"

@@ -2,6 +2,8 @@
 // A file that somebody calls a backup. The first byte says how: 0, the bytes are the file; else they are the inside of
 // one that is sealed as it should be, by somebody who knows the passphrase.
 
+#include <algorithm>
+
 #include "foundation/base/error.h"
 #include "governance/backup/archive.h"
 #include "governance/backup/backup.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "governance/backup/backup.h"
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <set>

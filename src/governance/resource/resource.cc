@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "governance/resource/resource.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "foundation/crypto/hash.h"

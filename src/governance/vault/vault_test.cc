@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "governance/vault/vault.h"
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <thread>

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <set>
+#include <tuple>
 
 #include "foundation/base/testing.h"
 #include "foundation/sys/random.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lifecycle/track/export_run.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>

@@ -10,6 +10,7 @@
 #include <limits>
 #include <random>
 #include <set>
+#include <tuple>
 
 #include "foundation/base/testing.h"
 

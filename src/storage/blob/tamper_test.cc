@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "foundation/base/testing.h"
 #include "storage/blob/block.h"

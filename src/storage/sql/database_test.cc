@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <barrier>
+#include <cmath>
 #include <future>
 #include <limits>
 #include <thread>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A dump of either engine loads into either.
+#include <tuple>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

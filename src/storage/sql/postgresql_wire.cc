@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage/sql/postgresql_wire.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 

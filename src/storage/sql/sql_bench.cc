@@ -3,6 +3,7 @@
 // Writes are measured where they are audited: audit_bench.
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 
