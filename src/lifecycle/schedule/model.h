@@ -73,6 +73,9 @@ struct Queue {
 struct Guess {
   Micros p50{0};
   Micros p90{0};
+  // What starting it early gains: the mean of 1 / run time over the mean run time (Smith's ratio for the mean slowdown).
+  // One that often ends within seconds ranks high even when it may also run for hours.
+  double haste = 0;
   friend bool operator==(const Guess&, const Guess&) = default;
 };
 
@@ -94,6 +97,8 @@ struct Job {
   Micros grace{0};             // between being told to stop and being gone
   std::string held;            // why it may not start whatever is free, e.g. "waits for job X"; "" = it may
   Micros not_before{0};        // back-off after a failure, or the time it was scheduled for
+  bool restartable = false;    // may be tried in room that is promised to another, and start again if it took too long
+  int trials = 0;              // how often that was done
   int preemptions = 0;         // how often it was displaced
   Micros preempted{0};         // when last; 0 = never
 };
@@ -112,6 +117,7 @@ int tasks_of(const Placement& placement);
 struct Start {
   JobId job;
   Placement placement;
+  bool trial = false;  // in room promised to another: it goes when that other starts, unless it has ended by then
 };
 // Stop it, saving what it can: another needs what it holds.
 struct Preempt {
@@ -151,6 +157,7 @@ struct Plan {
   std::vector<Start> starts;      // in this order; each fits when those before it are carried out
   std::vector<Preempt> preempts;
   std::vector<Resize> resizes;
+  std::vector<JobId> keeps;       // trials that now hold their place like any other
   std::vector<Wait> waits;        // every pending job that is in none of the above, when asked for
   Micros look_again = kNever;     // nothing changes before then unless something happens
 };
@@ -158,19 +165,20 @@ struct Plan {
 // How pending jobs of one queue and one priority are ordered.
 enum class Order {
   submitted,  // who came first
-  shortest,   // who is expected to occupy least, with those that waited too long before all others
+  hastiest,   // whose early start gains most; those whose patience ends are promised a start
 };
 
 struct Policy {
-  Order order = Order::shortest;
-  int reservations = 1;         // so many of the first that cannot start are promised a time; 0 = none, no backfill harm checked
-  bool backfill = true;         // others may start before them when that delays no promise
-  bool explains = true;         // fill Plan::waits
-  int looks_at = 100'000;       // pending jobs considered in one pass
+  bool backfill = true;  // jobs may start before others that come first when that breaks no promise
+  // So many jobs whose patience ends soonest are promised a start. 0 = none; 1 with Order::submitted and no patience is
+  // EASY backfill.
+  int promises = 4;
+  int trials_max = 1;              // how often a restartable job is tried in room promised to another
+  bool explains = true;            // fill Plan::waits
+  int looks_at = 100'000;          // pending jobs considered in one pass
   Micros preempt_cooldown = std::chrono::minutes(10);  // a job displaced is left alone for so long
   int preemptions_max = 3;                             // and displaced so often at most
   int preempts_per_pass = 64;
-  Micros usage_half_life = std::chrono::hours(24);     // how fast what a queue used is forgotten
 };
 
 }  // namespace falaj::schedule

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What a State knows, laid out so that a pass over it costs what it decides and not what it looks at.
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "lifecycle/schedule/fit.h"
+#include "lifecycle/schedule/state.h"
+
+namespace falaj::schedule {
+
+// What a task of one kind of job may use of a node of one kind.
+struct Match {
+  bool shape = false;  // labels and devices are right
+  bool zone = false;   // and so is the zone
+  Demand demand;
+};
+
+// Jobs that ask for the same of a node share one kind, so that what one of them found need not be looked for again.
+struct AskKind {
+  Amounts task;
+  Where where;
+  std::vector<Match> matches;  // by kind of node
+};
+
+struct NodeKind {
+  std::string zone;
+  std::map<std::string, std::string> labels;
+  std::vector<std::string> device_types;
+};
+
+struct Pending {
+  Job job;
+  int ask = 0;
+  int queue = 0;
+  Micros patient_until{0};
+};
+
+struct RunningEntry {
+  Running running;
+  int ask = 0;
+  int queue = 0;
+  Micros ends_by = kNever;  // by its limit and its grace
+};
+
+struct OrderKey {
+  std::int64_t urgency = 0;  // minus the priority
+  double score = 0;
+  Micros submitted{0};
+  JobId id;
+  friend auto operator<=>(const OrderKey&, const OrderKey&) = default;
+};
+
+struct QueueEntry {
+  Queue queue;
+  int parent = -1;
+  std::vector<int> children;
+  Amounts held;          // by its jobs and those of the queues below it
+  double share = 0;      // of `held`, dominant
+  double lately = 0;     // the mean of `share`, older moments weighing less
+  Micros lately_at{0};
+  std::size_t waiting = 0;  // in it and below it
+  std::map<OrderKey, const Pending*> pending;
+};
+
+struct Book {
+  StateRules rules;
+  std::vector<Node> nodes;
+  std::vector<int> node_kind;
+  std::vector<Free> truly_free;  // of nodes that are down, too
+  FreeTree free;                 // nothing on those that are down
+  std::vector<std::vector<const RunningEntry*>> on_node;
+  std::map<std::string, int, std::less<>> node_index;
+  std::vector<NodeKind> node_kinds;
+  std::vector<AskKind> ask_kinds;
+  std::unordered_map<std::string, int> ask_index;
+  std::vector<QueueEntry> queues;  // [0] is the root
+  std::map<std::string, int, std::less<>> queue_index;
+  std::unordered_map<JobId, Pending> pending;
+  std::unordered_map<JobId, RunningEntry> running;
+  std::set<std::pair<Micros, JobId>> ends;      // of those with a limit that are not trials
+  std::set<std::pair<Micros, JobId>> patience;  // of the pending
+  std::set<JobId> trials;
+  std::set<JobId> stopping;
+  std::set<JobId> elastic;      // running with fewer tasks than they could use
+  std::set<JobId> preemptible;  // running
+  std::set<OrderKey> preempting;  // pending jobs that may displace others
+  Amounts capacity;             // of nodes that are up
+  Micros longest_limit{0};
+
+  const Demand& demand(int ask, int node) const { return ask_kinds[ask].matches[node_kind[node]].demand; }
+  bool eligible(int ask, int node) const {
+    const Match& match = ask_kinds[ask].matches[node_kind[node]];
+    return match.shape && match.zone;
+  }
+};
+
+// The largest part that `amounts` times `tasks` is of `capacity`.
+double dominant_share(const Amounts& amounts, double tasks, const Amounts& capacity);
+// A moment so much later; never when either is.
+Micros moment_after(Micros moment, Micros span);
+// How long a job holds its place at the longest; without a limit, how long it probably does.
+Micros lasts(const Job& job);
+Amounts times(const Amounts& amounts, int tasks);
+Amounts plus(const Amounts& a, const Amounts& b, int sign = 1);
+bool within(const Amounts& a, const Amounts& limit);
+// What a queue holds and lately held, as parts of the cluster, at `now`.
+double lately_at(const QueueEntry& queue, Micros now, Micros half_life);
+Micros patience_of(const Book& book, const Job& job);
+
+}  // namespace falaj::schedule

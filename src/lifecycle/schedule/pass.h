@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// One making of a plan. Private to this directory.
+
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "lifecycle/schedule/plan.h"
+#include "lifecycle/schedule/room.h"
+
+namespace falaj::schedule {
+
+class Pass {
+ public:
+  Pass(const Book& book, const Policy& policy, Micros now);
+  Plan run();
+
+ private:
+  struct Turn;  // where a queue's jobs have been considered up to
+
+  // Whether something other than room keeps it from starting; noted as the reason why it waits.
+  bool barred(const Pending& pending);
+  struct Bound {
+    Reason reason;
+    const std::string* queue;
+  };
+  std::optional<Bound> bound_reached(const Pending& pending, int tasks) const;  // by its queue or one above
+  bool known_not_to_fit(int ask, int tasks, Micros duration) const;
+  bool start(const Pending& pending);  // if there is room
+  void started(const Pending& pending, Placement placement, bool trial);
+  void wait(const Pending& pending, Reason reason, std::string detail = {});
+  void wait_for_room(const Pending& pending);
+  void promise_earliest(const Pending& pending, Micros from);
+
+  void start_urgent();
+  bool displace(const Pending& pending);
+  bool may_be_displaced(const RunningEntry& victim, const Pending& in_favour_of) const;
+  bool is_borrowed(int queue) const;        // it, or one above it, holds more than it is guaranteed
+  bool has_a_right(const Pending& pending) const;  // it stays within what its queue is guaranteed
+
+  void promise_impatient();
+  void take_turns();
+  bool consider(const Pending& pending);  // false: look no further
+  void consider_trial(const RunningEntry& trial);
+  int least_served() const;
+  void settle_trials();
+  void start_trials();
+  void grow();
+  void explain_rest();
+
+  Micros until(const Job& job) const { return moment_after(now_, lasts(job)); }
+
+  const Book& book_;
+  const Policy& policy_;
+  const Micros now_;
+  Room room_;
+  Plan plan_;
+  std::vector<Amounts> held_;   // by queue, with what this plan starts
+  std::vector<double> share_;   // by queue: held now and lately, for its weight
+  std::vector<Turn> turns_;
+  std::unordered_set<JobId> decided_;  // started, or waits for a noted reason
+  std::vector<const Pending*> waiting_;  // for room, in the order considered
+  std::unordered_set<JobId> kept_;       // trials that stay
+  std::vector<std::vector<std::pair<int, Micros>>> failed_;  // by ask: so many tasks for so long did not fit
+  bool promised_first_ = false;
+  int looked_at_ = 0;
+};
+
+}  // namespace falaj::schedule

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lifecycle/schedule/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "foundation/base/error.h"
+#include "lifecycle/schedule/pass.h"
+
+namespace falaj::schedule {
+
+struct Pass::Turn {
+  std::map<OrderKey, const Pending*>::const_iterator next, end;
+  std::vector<std::pair<OrderKey, const RunningEntry*>> trials;  // of this queue, in order
+  std::size_t next_trial = 0;
+  std::size_t left = 0;  // jobs of this queue and those below it that have not been considered
+
+  bool done() const { return next == end && next_trial == trials.size(); }
+};
+
+Pass::Pass(const Book& book, const Policy& policy, Micros now)
+    : book_(book), policy_(policy), now_(now), room_(book, now), failed_(book.ask_kinds.size()) {
+  for (const QueueEntry& queue : book.queues) {
+    held_.push_back(queue.held);
+    share_.push_back(queue.share + lately_at(queue, now, book.rules.usage_half_life));
+    turns_.push_back({queue.pending.begin(), queue.pending.end(), {}, 0, 0});
+  }
+}
+
+Plan Pass::run() {
+  start_urgent();
+  if (policy_.promises > 0) promise_impatient();
+  take_turns();
+  settle_trials();
+  if (policy_.trials_max > 0) start_trials();
+  if (waiting_.empty()) grow();
+  if (policy_.explains) explain_rest();
+  for (const Promise& promise : room_.promises()) {
+    if (promise.start > now_) plan_.look_again = std::min(plan_.look_again, promise.start);
+  }
+  return std::move(plan_);
+}
+
+void Pass::wait(const Pending& pending, Reason reason, std::string detail) {
+  decided_.insert(pending.job.id);
+  if (policy_.explains) plan_.waits.push_back({pending.job.id, reason, std::move(detail), {}, kNever});
+}
+
+std::optional<Pass::Bound> Pass::bound_reached(const Pending& pending, int tasks) const {
+  const Amounts more = times(pending.job.task, tasks);
+  for (int at = pending.queue; at > 0; at = book_.queues[at].parent) {
+    const Queue& queue = book_.queues[at].queue;
+    const Amounts then = plus(held_[at], more);
+    if (queue.limit && !within(then, *queue.limit)) return Bound{Reason::limit, &queue.name};
+    if (!queue.borrows && queue.guaranteed && !within(then, *queue.guaranteed)) {
+      return Bound{Reason::guarantee, &queue.name};
+    }
+  }
+  return std::nullopt;
+}
+
+bool Pass::barred(const Pending& pending) {
+  const Job& job = pending.job;
+  if (decided_.contains(job.id)) return true;
+  if (!job.held.empty()) return wait(pending, Reason::held, job.held), true;
+  if (job.not_before > now_) {
+    plan_.look_again = std::min(plan_.look_again, job.not_before);
+    return wait(pending, Reason::not_before), true;
+  }
+  const auto bound = bound_reached(pending, job.tasks_min);
+  if (bound) wait(pending, bound->reason, *bound->queue);
+  return bound.has_value();
+}
+
+bool Pass::known_not_to_fit(int ask, int tasks, Micros duration) const {
+  return std::ranges::any_of(failed_[ask], [&](const auto& f) { return tasks >= f.first && duration >= f.second; });
+}
+
+void Pass::started(const Pending& pending, Placement placement, bool trial) {
+  const Amounts taken = times(pending.job.task, tasks_of(placement));
+  for (int at = pending.queue; at >= 0; at = book_.queues[at].parent) {
+    held_[at] = plus(held_[at], taken);
+    share_[at] += dominant_share(taken, 1, book_.capacity);
+  }
+  decided_.insert(pending.job.id);
+  room_.take(pending.ask, placement, trial ? kNever : until(pending.job));
+  plan_.starts.push_back({pending.job.id, std::move(placement), trial});
+}
+
+bool Pass::start(const Pending& pending) {
+  const Job& job = pending.job;
+  if (known_not_to_fit(pending.ask, job.tasks_min, lasts(job))) return false;
+  int most = job.tasks_max;
+  while (most > job.tasks_min && bound_reached(pending, most)) --most;
+  auto placement = room_.place(pending.ask, job.tasks_min, most, job.layout, until(job));
+  if (!placement) {
+    failed_[pending.ask].emplace_back(job.tasks_min, room_.promises().empty() ? Micros{0} : lasts(job));
+    return false;
+  }
+  started(pending, std::move(*placement), false);
+  return true;
+}
+
+void Pass::promise_earliest(const Pending& pending, Micros from) {
+  const Job& job = pending.job;
+  if (auto found = room_.earliest(pending.ask, job.tasks_min, from, lasts(job))) {
+    room_.promise({job.id, pending.ask, found->start, moment_after(found->start, lasts(job)), std::move(found->placement)});
+    for (auto& failed : failed_) failed.clear();
+  }
+}
+
+// Promises go to those whose patience ends soonest. One whose patience has ended comes before all that are not urgent;
+// for one that is still patient the room is kept free from then on, so that nothing long moves in before.
+void Pass::promise_impatient() {
+  int looked = 0;
+  for (const auto& [until, id] : book_.patience) {
+    if (static_cast<int>(room_.promises().size()) >= policy_.promises || ++looked > 4 * policy_.promises + 16) return;
+    const Pending& pending = book_.pending.at(id);
+    if (room_.promise_of(id) != nullptr || barred(pending)) continue;
+    if (until <= now_ && start(pending)) continue;
+    promise_earliest(pending, std::max(until, now_));
+  }
+}
+
+// The queue to serve next: from the root down, always the one with the least share for its weight that has jobs left.
+int Pass::least_served() const {
+  int at = 0;
+  for (;;) {
+    const QueueEntry& queue = book_.queues[at];
+    int best = -1;
+    for (const int child : queue.children) {
+      if (turns_[child].left == 0) continue;
+      const double share = share_[child] / std::max(book_.queues[child].queue.weight, 1e-9);
+      if (best < 0 || share < share_[best] / std::max(book_.queues[best].queue.weight, 1e-9)) best = child;
+    }
+    if (!turns_[at].done()) return at;  // its own jobs before those of the queues below it
+    if (best < 0) return -1;
+    at = best;
+  }
+}
+
+void Pass::take_turns() {
+  const auto add_left = [&](int queue, std::size_t jobs) {
+    for (int at = queue; at >= 0; at = book_.queues[at].parent) turns_[at].left += jobs;
+  };
+  for (std::size_t i = 0; i < turns_.size(); ++i) add_left(static_cast<int>(i), book_.queues[i].pending.size());
+  for (const JobId id : book_.trials) {
+    const RunningEntry& entry = book_.running.at(id);
+    const Job& job = entry.running.job;
+    const double score = book_.rules.order == Order::hastiest ? -job.run.haste : 0;
+    turns_[entry.queue].trials.emplace_back(OrderKey{-job.priority, score, job.submitted, job.id}, &entry);
+    add_left(entry.queue, 1);
+  }
+  for (Turn& turn : turns_) std::ranges::sort(turn.trials, {}, [](const auto& t) { return t.first; });
+
+  for (int queue = least_served(); queue >= 0; queue = least_served()) {
+    Turn& turn = turns_[queue];
+    add_left(queue, static_cast<std::size_t>(-1));
+    const bool trial_first =
+        turn.next_trial < turn.trials.size() && (turn.next == turn.end || turn.trials[turn.next_trial].first < turn.next->first);
+    if (trial_first) {
+      consider_trial(*turn.trials[turn.next_trial++].second);
+    } else if (!consider(*(turn.next++)->second)) {
+      return;
+    }
+  }
+}
+
+bool Pass::consider(const Pending& pending) {
+  if (++looked_at_ > policy_.looks_at) return false;
+  if (barred(pending)) return true;
+  const JobId id = pending.job.id;
+  const Promise* own = room_.promise_of(id);
+  if (own != nullptr) {
+    Promise kept = *own;  // what is promised to it does not stand in its own way
+    room_.withdraw(id);
+    const bool went = start(pending);
+    if (went) {
+      for (auto& failed : failed_) failed.clear();
+      return true;
+    }
+    if (!promised_first_ && policy_.backfill && book_.rules.order == Order::hastiest) promise_earliest(pending, now_);
+    if (const Promise* sooner = room_.promise_of(id); sooner != nullptr && sooner->start > kept.start) room_.withdraw(id);
+    if (room_.promise_of(id) == nullptr) room_.promise(std::move(kept));
+  } else if (start(pending)) {
+    return true;
+  } else if (!promised_first_ && policy_.promises > 0 && policy_.backfill && book_.rules.order == Order::hastiest) {
+    promise_earliest(pending, now_);
+  }
+  promised_first_ = true;
+  waiting_.push_back(&pending);
+  return policy_.backfill;
+}
+
+void Pass::consider_trial(const RunningEntry& trial) {
+  if (room_.fits_exactly(trial.ask, trial.running.placement, trial.ends_by)) {
+    room_.take(trial.ask, trial.running.placement, trial.ends_by);
+    plan_.keeps.push_back(trial.running.job.id);
+    kept_.insert(trial.running.job.id);
+  }
+}
+
+// Those that run in promised room stay while nobody needs it, the oldest first.
+void Pass::settle_trials() {
+  std::vector<const RunningEntry*> trials;
+  for (const JobId id : book_.trials) {
+    if (!kept_.contains(id)) trials.push_back(&book_.running.at(id));
+  }
+  std::ranges::sort(trials, {}, [](const RunningEntry* t) { return std::pair(t->running.started, t->running.job.id); });
+  for (const RunningEntry* trial : trials) {
+    const Running& running = trial->running;
+    if (room_.fits_exactly(trial->ask, running.placement, now_)) {
+      room_.take(trial->ask, running.placement, kNever);
+    } else {
+      const JobId winner = plan_.starts.empty() ? JobId{} : plan_.starts.back().job;
+      plan_.preempts.push_back({running.job.id, winner, (now_ - running.started) * tasks_of(running.placement)});
+    }
+  }
+}
+
+void Pass::start_trials() {
+  if (room_.promises().empty()) return;
+  for (auto& failed : failed_) failed.clear();
+  for (const Pending* pending : waiting_) {
+    const Job& job = pending->job;
+    if (!job.restartable || job.trials >= policy_.trials_max) continue;
+    if (known_not_to_fit(pending->ask, job.tasks_min, Micros{0}) || bound_reached(*pending, job.tasks_min)) continue;
+    auto placement = room_.place_despite_promises(pending->ask, job.tasks_min, job.tasks_min, job.layout);
+    if (placement) {
+      started(*pending, std::move(*placement), true);
+    } else {
+      failed_[pending->ask].emplace_back(job.tasks_min, Micros{0});
+    }
+  }
+}
+
+void Pass::grow() {
+  for (const JobId id : book_.elastic) {
+    const RunningEntry& entry = book_.running.at(id);
+    const Running& running = entry.running;
+    if (running.stopping || running.trial) continue;
+    const int missing = running.job.tasks_max - tasks_of(running.placement);
+    auto more = room_.place(entry.ask, 1, missing, running.job.layout, entry.ends_by);
+    if (!more) continue;
+    Placement placement = running.placement;
+    for (Part& part : *more) {
+      const auto same = std::ranges::find(placement, part.node, &Part::node);
+      if (same == placement.end()) {
+        placement.push_back(part);
+      } else {
+        same->tasks += part.tasks;
+        same->devices.insert(same->devices.end(), part.devices.begin(), part.devices.end());
+      }
+    }
+    const Amounts grown = times(running.job.task, tasks_of(placement));
+    const Amounts before = times(running.job.task, tasks_of(running.placement));
+    bool allowed = true;
+    for (int at = entry.queue; at > 0; at = book_.queues[at].parent) {
+      const Amounts then = plus(held_[at], plus(grown, before, -1));
+      const Queue& queue = book_.queues[at].queue;
+      allowed = allowed && (!queue.limit || within(then, *queue.limit));
+    }
+    if (!allowed) continue;
+    room_.take(entry.ask, *more, entry.ends_by);
+    for (int at = entry.queue; at >= 0; at = book_.queues[at].parent) {
+      held_[at] = plus(held_[at], plus(grown, before, -1));
+    }
+    plan_.resizes.push_back({id, std::move(placement)});
+  }
+}
+
+void Pass::wait_for_room(const Pending& pending) {
+  const Job& job = pending.job;
+  Wait wait{job.id, Reason::resources, {}, {}, kNever};
+  if (const Promise* promise = room_.promise_of(job.id)) wait.reserved = promise->start;
+  bool shape = false, zone = false;
+  for (std::size_t node = 0; node < book_.nodes.size(); ++node) {
+    const Match& match = book_.ask_kinds[pending.ask].matches[book_.node_kind[node]];
+    Free all{book_.nodes[node].capacity.cpu_millis, book_.nodes[node].capacity.memory_bytes,
+             book_.nodes[node].capacity.disk_bytes, {}};
+    std::fill_n(all.device.begin(), book_.nodes[node].devices.size(), static_cast<std::int16_t>(kWholeDevice));
+    if (!book_.nodes[node].up || !match.shape || fits(all, match.demand, 1) == 0) continue;
+    shape = true;
+    zone = zone || match.zone;
+  }
+  if (!shape) {
+    wait.reason = Reason::no_node;
+    wait.detail = fmt::format("a task asks for {} cpus, {} MiB, {} GPUs{}", static_cast<double>(job.task.cpu_millis) / 1000,
+                              job.task.memory_bytes >> 20, static_cast<double>(job.task.gpu_millis) / 1000,
+                              job.where.gpu_type.empty() ? "" : " of type " + job.where.gpu_type);
+  } else if (!zone) {
+    wait.reason = Reason::zone;
+    wait.detail = fmt::format("{}", fmt::join(job.where.zones, ", "));
+  } else if (const Promise* other = room_.in_the_way(pending.ask); other != nullptr && other->job != job.id) {
+    wait.reason = Reason::reservation;
+    wait.behind = other->job;
+  }
+  plan_.waits.push_back(std::move(wait));
+}
+
+void Pass::explain_rest() {
+  // Jobs of one kind wait for one reason: finding it looks at every node, so it is found once for each kind.
+  std::map<int, Wait> known;
+  for (const Pending* pending : waiting_) {
+    if (decided_.contains(pending->job.id)) continue;
+    const Promise* own = room_.promise_of(pending->job.id);
+    const auto found = known.find(pending->ask);
+    if (found != known.end() && own == nullptr) {
+      plan_.waits.push_back(found->second);
+      plan_.waits.back().job = pending->job.id;
+      continue;
+    }
+    wait_for_room(*pending);
+    if (own == nullptr) known.emplace(pending->ask, plan_.waits.back());
+  }
+}
+
+Plan plan(const State& state, const Policy& policy, Micros now) { return Pass(state.book(), policy, now).run(); }
+
+Micros earliest_start(const State& state, const Job& job, Micros now) {
+  const Book& book = state.book();
+  const auto same = std::ranges::find_if(
+      book.ask_kinds, [&](const AskKind& ask) { return ask.task == job.task && ask.where == job.where; });
+  CHECK(same != book.ask_kinds.end(), "a job's kind is known once State::know was told of it");
+  const Room room(book, now);
+  const auto found = room.earliest(static_cast<int>(same - book.ask_kinds.begin()), job.tasks_min, now, lasts(job));
+  return found ? found->start : kNever;
+}
+
+}  // namespace falaj::schedule

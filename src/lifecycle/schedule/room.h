@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Room on the nodes, now and later, while a plan is being made: what is free, less what the plan has given away, less
+// what it has promised. Private to this directory.
+
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "lifecycle/schedule/book.h"
+
+namespace falaj::schedule {
+
+// Nodes promised to a job for a time to come.
+struct Promise {
+  JobId job;
+  int ask = 0;
+  Micros start{0};
+  Micros end = kNever;
+  Placement placement;
+};
+
+struct Found {
+  Micros start{0};
+  Placement placement;
+};
+
+class Room {
+ public:
+  // Trials count as gone: they hold nothing that others may not have.
+  Room(const Book& book, Micros now);
+
+  // Places between `tasks_min` and `tasks_max` tasks from now until `until` without breaking a promise, or not at all.
+  std::optional<Placement> place(int ask, int tasks_min, int tasks_max, Layout layout, Micros until);
+  // The same, as if nothing was promised.
+  std::optional<Placement> place_despite_promises(int ask, int tasks_min, int tasks_max, Layout layout);
+  // The first moment at or after `from` at which `tasks` fit for `duration`.
+  std::optional<Found> earliest(int ask, int tasks, Micros from, Micros duration) const;
+  // Whether exactly this is free from now until `until`.
+  bool fits_exactly(int ask, const Placement& placement, Micros until) const;
+
+  void take(int ask, const Placement& placement, Micros until);  // Requires: it was placed, and nothing taken since
+  void give_back(int ask, const Placement& placement);
+  void leaves(JobId job, Micros by) { leaves_[job] = by; }  // it was told to stop in this plan
+  void promise(Promise promise);
+  void withdraw(JobId job);  // its promise, if it has one
+  const Promise* promise_of(JobId job) const;
+  const std::vector<Promise>& promises() const { return promises_; }
+  // The promise that keeps `ask` from starting now; nullptr when there is none on any node that has room.
+  const Promise* in_the_way(int ask) const;
+
+ private:
+  struct Given {
+    Micros end;
+    int ask;
+    Placement placement;
+  };
+  int room(int ask, int node, int most, Micros until) const;
+  Free free_at(int node, Micros moment) const;
+  int room_at(int ask, int node, int most, Micros start, Micros end) const;
+  std::optional<Placement> gather(int ask, int tasks_min, int tasks_max, Layout layout, std::optional<Micros> until);
+
+  const Book& book_;
+  const Micros now_;
+  FreeTree free_;
+  std::vector<Given> given_;  // in this plan
+  std::vector<Promise> promises_;
+  std::unordered_map<int, std::vector<int>> promised_on_;  // node -> promises
+  std::unordered_map<int, std::vector<int>> given_on_;     // node -> given_
+  std::unordered_map<JobId, Micros> leaves_;
+  std::vector<std::size_t> first_with_room_;               // by ask: no node before it has room
+};
+
+}  // namespace falaj::schedule
