@@ -207,6 +207,7 @@ void set_transfer(CURL* h, Exchange& x, const ClientOptions& o) {
   curl_easy_setopt(h, CURLOPT_WRITEDATA, &x);
   curl_easy_setopt(h, CURLOPT_OPENSOCKETFUNCTION, &Exchange::on_socket);
   curl_easy_setopt(h, CURLOPT_OPENSOCKETDATA, &x);
+  if (!o.unix_socket.empty()) curl_easy_setopt(h, CURLOPT_UNIX_SOCKET_PATH, o.unix_socket.c_str());
 }
 
 void set_tls(CURL* h, const ClientOptions& o) {

@@ -42,6 +42,7 @@ struct ClientOptions {
   std::optional<Digest> pinned_certificate;  // trust exactly this one (SHA-256 of its DER form), whoever signed it
   std::string certificate_file, key_file;    // ours, PEM; "" = none
   std::size_t idle_connections_max = 32;
+  std::string unix_socket;  // connect there, whatever host a URL names; "" = to that host
 };
 
 // Where a target that a user configured (webhook, OIDC issuer, S3 endpoint) may be. Everything else is denied: a server

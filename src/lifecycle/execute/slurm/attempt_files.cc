@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lifecycle/execute/slurm/attempt_files.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "foundation/base/error.h"
+#include "foundation/base/shape.h"
+#include "foundation/base/text.h"
+#include "foundation/sys/path.h"
+#include "lifecycle/execute/slurm/script.h"
+
+namespace falaj::execute::slurm {
+
+// As written to the files "launch" and "ending".
+struct LaunchRecord {
+  std::int64_t tasks = 1, grace_us = 0, time_limit_us = 0;
+};
+struct EndingRecord {
+  std::int64_t exit_code = 0, signal = 0, rank = 0, at_us = 0;
+  std::string reason, message;
+};
+
+}  // namespace falaj::execute::slurm
+
+namespace falaj {
+template <>
+struct Shape<execute::slurm::LaunchRecord> {
+  using T = execute::slurm::LaunchRecord;
+  static constexpr std::string_view name = "LaunchRecord";
+  static constexpr auto fields =
+      std::make_tuple(field("tasks", &T::tasks, "").required(), field("grace_us", &T::grace_us, "").required(),
+                      field("time_limit_us", &T::time_limit_us, "").required());
+};
+template <>
+struct Shape<execute::slurm::EndingRecord> {
+  using T = execute::slurm::EndingRecord;
+  static constexpr std::string_view name = "EndingRecord";
+  static constexpr auto fields =
+      std::make_tuple(field("reason", &T::reason, "").required(), field("exit_code", &T::exit_code, "").required(),
+                      field("signal", &T::signal, "").required(), field("rank", &T::rank, "").required(),
+                      field("at_us", &T::at_us, "").required(), field("message", &T::message, ""));
+};
+}  // namespace falaj
+
+namespace falaj::execute::slurm {
+namespace {
+
+constexpr std::string_view kLaunch = "launch", kJob = "job", kStopping = "stopping", kEnding = "ending";
+constexpr std::size_t kSmallBytesMax = 16 << 20;
+
+bool is_log(std::string_view name) { return name.starts_with("rank.") && name.ends_with(".log"); }
+bool is_no_log(std::string_view name) { return !is_log(name); }
+bool is_any(std::string_view) { return true; }
+
+Reason reason_called(std::string_view name) {
+  for (const auto reason : {Reason::finished, Reason::checkpointed, Reason::signalled, Reason::out_of_memory,
+                            Reason::time_limit, Reason::stopped, Reason::node_lost, Reason::not_started})
+    if (name_of(reason) == name) return reason;
+  throw Error(Code::corrupt, "a Slurm attempt's record names an unknown reason");
+}
+
+Ending ending_of(const EndingRecord& in) {
+  Ending out;
+  out.reason = reason_called(in.reason);
+  out.exit_code = static_cast<int>(in.exit_code);
+  out.signal = static_cast<int>(in.signal);
+  out.rank = static_cast<int>(in.rank);
+  out.at = Micros{in.at_us};
+  out.message = in.message;
+  return out;
+}
+
+}  // namespace
+
+AttemptFiles::AttemptFiles(const std::string& root) : root_(root), files_(sys::open_files(root)) {}
+
+std::string AttemptFiles::directory(std::string_view attempt) const { return fmt::format("{}/{}", root_, attempt); }
+
+std::string AttemptFiles::path(std::string_view attempt, std::string_view name) const {
+  return fmt::format("{}/{}", attempt, name);
+}
+
+std::string AttemptFiles::small(const std::string& attempt, std::string_view name) {
+  try {
+    return std::string(as_text(files_->read_all(path(attempt, name), kSmallBytesMax)));
+  } catch (const Error& error) {
+    if (error.code() != Code::not_found) throw;
+    return "";
+  }
+}
+
+void AttemptFiles::put(const std::string& attempt, std::string_view name, std::string_view text,
+                       sys::NewFile::Durable durable) {
+  const auto file = files_->create();
+  file->write(as_bytes(text));
+  file->commit(path(attempt, name), durable, sys::NewFile::Existing::replace);
+}
+
+std::vector<std::string> AttemptFiles::attempts() {
+  std::vector<std::string> out;
+  for (const auto& entry : files_->list(""))
+    if (entry.directory && entry.name != sys::kUnnamedDirectory && files_->stat(path(entry.name, kLaunch)))
+      out.push_back(entry.name);
+  return out;
+}
+
+bool AttemptFiles::create(const Launch& launch) {
+  const auto& attempt = launch.attempt;
+  if (files_->stat(path(attempt, kLaunch))) return false;
+  const auto here = directory(attempt);
+  constexpr auto kLater = sys::NewFile::Durable::at_sync;
+  put(attempt, kBatchScript, batch_script(launch, here), kLater);
+  put(attempt, kTaskScript, task_script(launch, here), kLater);
+  if (const auto hosts = hosts_file(launch); !hosts.empty()) put(attempt, kHosts, hosts, kLater);
+  const LaunchRecord record{static_cast<std::int64_t>(launch.tasks.size()), launch.grace.count(),
+                            launch.time_limit.count()};
+  put(attempt, kLaunch, json::serialize(encode(record)), sys::NewFile::Durable::now);
+  return true;
+}
+
+// The claim is a link, which Files does not see.
+void AttemptFiles::remove_claim(const std::string& attempt) const {
+  ::unlink((root_ + "/" + path(attempt, kClaim)).c_str());
+}
+
+void AttemptFiles::remove(const std::string& attempt) {
+  remove_claim(attempt);
+  remove_if(attempt, is_any);
+  files_->remove(attempt);
+}
+
+void AttemptFiles::set_job(const std::string& attempt, SlurmId job) {
+  // Not durable: the claim and Slurm itself tell which job it is, too.
+  put(attempt, kJob, std::to_string(job), sys::NewFile::Durable::at_sync);
+}
+
+void AttemptFiles::set_stop(const std::string& attempt, Stop stop) {
+  put(attempt, kStopping, stop == Stop::time_limit ? "time_limit" : "asked", sys::NewFile::Durable::at_sync);
+}
+
+void AttemptFiles::set_ending(const std::string& attempt, const Ending& ending) {
+  EndingRecord record{ending.exit_code, ending.signal, ending.rank, ending.at.count(), {}, ending.message};
+  record.reason = name_of(ending.reason);
+  put(attempt, kEnding, json::serialize(encode(record)), sys::NewFile::Durable::now);
+}
+
+std::optional<Stored> AttemptFiles::load(const std::string& attempt) {
+  const auto launch = small(attempt, kLaunch);
+  if (launch.empty()) return std::nullopt;
+  const auto record = decode<LaunchRecord>(parse_json(launch), "reading a Slurm attempt's record");
+  Stored out;
+  out.tasks = static_cast<int>(record.tasks);
+  out.grace = Micros{record.grace_us};
+  out.time_limit = Micros{record.time_limit_us};
+  out.job = parse_int(small(attempt, kJob)).value_or(0);
+  if (const auto claimed = claim(attempt)) out.job = claimed->job;
+  if (const auto stop = small(attempt, kStopping); !stop.empty())
+    out.stop = stop == "time_limit" ? Stop::time_limit : Stop::asked;
+  if (const auto ending = small(attempt, kEnding); !ending.empty())
+    out.ending = ending_of(decode<EndingRecord>(parse_json(ending), "reading a Slurm attempt's end"));
+  return out;
+}
+
+std::optional<Claim> AttemptFiles::claim(const std::string& attempt) const {
+  char target[PATH_MAX];
+  const auto name = root_ + "/" + path(attempt, kClaim);
+  const auto length = ::readlink(name.c_str(), target, sizeof target);
+  if (length < 0) return std::nullopt;
+  return parse_claim({target, static_cast<std::size_t>(length)});
+}
+
+bool AttemptFiles::close(const std::string& attempt) const {
+  const auto name = root_ + "/" + path(attempt, kClaim);
+  if (::symlink("nobody", name.c_str()) == 0) return true;
+  return errno == EEXIST && !claim(attempt);
+}
+
+Evidence AttemptFiles::evidence(const std::string& attempt) {
+  Evidence out;
+  out.claimed = claim(attempt).has_value();
+  out.end = parse_end(small(attempt, kEnd));
+  out.status = small(attempt, kStatus);
+  out.refused = small(attempt, kRefused);
+  return out;
+}
+
+LogPage AttemptFiles::read_log(const std::string& attempt, int rank, std::int64_t offset, std::int64_t bytes_max) {
+  if (!files_->stat(attempt)) throw Error(Code::not_found, fmt::format("no attempt {}", attempt));
+  LogPage out;
+  // In this order: what is written before the end is seen, is read.
+  out.ended = !files_->stat(path(attempt, kLaunch)) || files_->stat(path(attempt, kEnding));
+  out.next_offset = std::max<std::int64_t>(offset, 0);
+  try {
+    const auto file = files_->open(path(attempt, log_name(rank)));
+    constexpr std::int64_t kPageBytesMax = 4 << 20;
+    out.text.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(bytes_max, 0, kPageBytesMax)));
+    const auto at = static_cast<std::uint64_t>(out.next_offset);
+    out.text.resize(file->read(at, std::as_writable_bytes(std::span(out.text))));
+    out.next_offset += static_cast<std::int64_t>(out.text.size());
+    out.ended = out.ended && static_cast<std::uint64_t>(out.next_offset) >= file->size();
+  } catch (const Error& error) {
+    if (error.code() != Code::not_found) throw;  // it wrote nothing, or its logs were dropped
+  }
+  return out;
+}
+
+void AttemptFiles::remove_if(const std::string& attempt, bool (*chosen)(std::string_view name)) {
+  try {
+    for (const auto& entry : files_->list(attempt))
+      if (!entry.directory && chosen(entry.name)) files_->remove(path(attempt, entry.name));
+  } catch (const Error& error) {
+    if (error.code() != Code::not_found) throw;
+  }
+}
+
+void AttemptFiles::forget(const std::string& attempt) {
+  remove_claim(attempt);
+  // The record last: what is forgotten by half is still known after a restart.
+  remove_if(attempt, [](std::string_view name) { return is_no_log(name) && name != kLaunch && name != kEnding; });
+  remove_if(attempt, [](std::string_view name) { return is_no_log(name) && name != kEnding; });
+  remove_if(attempt, is_no_log);
+}
+
+void AttemptFiles::drop_logs(const std::string& attempt) {
+  if (!files_->stat(attempt)) return;
+  const bool forgotten = !files_->stat(path(attempt, kLaunch));
+  if (forgotten)
+    remove(attempt);
+  else
+    remove_if(attempt, is_log);
+}
+
+}  // namespace falaj::execute::slurm

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the thread of a SlurmExecutor does.
+#include <signal.h>
+
+#include <algorithm>
+
+#include "foundation/base/error.h"
+#include "foundation/base/log.h"
+#include "lifecycle/execute/slurm/script.h"
+#include "lifecycle/execute/slurm/slurm_executor.h"
+
+namespace falaj::execute::slurm {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr auto kFullListEvery = seconds(60);  // whatever changed, were the clocks far apart
+constexpr std::int64_t kClocksApart_s = 10;
+constexpr int kMissingMax = 3;             // lists in a row without a job: Slurm has forgotten it
+constexpr auto kRecordWait = seconds(10);  // a shared file system may show a node's files late
+constexpr auto kRetry = seconds(1);
+constexpr auto kCancelAfter = seconds(5);  // the batch script was told to kill its tasks and still runs
+
+bool waits(std::string_view state) {
+  return state == "PENDING" || state == "CONFIGURING" || state.starts_with("REQUEUE");
+}
+
+}  // namespace
+
+void SlurmExecutor::follow() {
+  Micros next{0};
+  while (true) {
+    {
+      Lock lock(mu_);
+      while (!stopping_ && !woken_) {
+        const auto now = clock_.now();
+        const auto due = any_active() ? std::min(next, next_stop()) : Micros::max();
+        if (due <= now) break;
+        if (due == Micros::max())
+          lock.wait(wake_);
+        else
+          lock.wait_for(wake_, due - now);
+      }
+      if (stopping_) return;
+      woken_ = false;
+    }
+    push_stops();
+    if (clock_.now() < next) continue;
+    try {
+      refresh();
+      Lock lock(mu_);
+      fault_.clear();
+      if (!fresh_) changed_.notify_all();
+      fresh_ = true;
+    } catch (const Error& error) {
+      Lock lock(mu_);
+      if (fault_.empty()) log::warn("slurm_unavailable", {{"error", error.what()}});
+      fault_ = error.what();
+    }
+    enforce_limits();
+    next = clock_.now() + Micros{settings_.poll_us};
+  }
+}
+
+// When the first of those that were told to stop wants attention.
+Micros SlurmExecutor::next_stop() const {
+  Micros out = Micros::max();
+  for (const auto& [name, attempt] : attempts_)
+    if (attempt.report.phase != Phase::ended && attempt.stored.stop != Stop::none && !attempt.cancelled)
+      out = std::min(out, attempt.next_step);
+  return out;
+}
+
+void SlurmExecutor::refresh() {
+  const auto asked = clock_.now();
+  const auto asked_s = std::chrono::floor<seconds>(clock_.wall()).count();
+  std::vector<std::string> names;
+  {
+    Lock lock(mu_);
+    for (const auto& [name, attempt] : attempts_)
+      if (!attempt.submitting && attempt.report.phase != Phase::ended) names.push_back(name);
+  }
+  if (names.empty()) return;
+  const bool full = asked >= full_list_at_;
+  const auto jobs = gateway_->jobs(full ? 0 : since_s_);
+  since_s_ = asked_s - kClocksApart_s;
+  if (full) full_list_at_ = asked + kFullListEvery;
+  if (!jobs) return;
+  std::map<SlurmId, const Job*> by_id;
+  for (const auto& job : *jobs) by_id[job.id] = &job;
+  for (const auto& name : names) {
+    SlurmId id = 0;
+    {
+      Lock lock(mu_);
+      const auto found = attempts_.find(name);
+      if (found == attempts_.end() || found->second.submitted >= asked) continue;
+      id = found->second.stored.job;
+    }
+    const auto job = by_id.find(id);
+    take(name, job == by_id.end() ? std::nullopt : std::optional(*job->second));
+  }
+}
+
+void SlurmExecutor::take(const std::string& name, const std::optional<Job>& job) {
+  const auto claim = files_.claim(name);
+  Attempt seen;
+  {
+    Lock lock(mu_);
+    auto& attempt = attempts_.at(name);
+    attempt.missing = job ? 0 : attempt.missing + 1;
+    if (!job && attempt.missing < kMissingMax) {
+      full_list_at_ = Micros{0};
+      return;
+    }
+    if (claim && attempt.report.phase == Phase::starting && (!job || !waits(job->state))) {
+      attempt.report.phase = Phase::running;
+      attempt.report.started = claim->at;
+      changed();
+    }
+    if (job && !is_terminal(job->state)) return;
+    if (attempt.ended_seen == Micros{0}) attempt.ended_seen = clock_.now();
+    seen = attempt;
+  }
+  conclude(name, seen, job);
+}
+
+void SlurmExecutor::conclude(const std::string& name, const Attempt& seen, const std::optional<Job>& job) {
+  auto evidence = files_.evidence(name);
+  evidence.job = job;
+  evidence.stop = seen.stored.stop;
+  // The script ended by itself, so it has left its record, wherever that is on its way to us.
+  const bool owes_record = job && (job->state == "COMPLETED" || job->state == "FAILED") && !evidence.end;
+  if (owes_record && evidence.stop == Stop::none) {
+    if (clock_.now() < seen.ended_seen + kRecordWait) {
+      full_list_at_ = Micros{0};
+      return;
+    }
+    if (evidence.claimed) evidence.end = EndRecord{job->exit_status >> 8, std::chrono::seconds(job->end_s)};
+  }
+  if (!evidence.claimed && !files_.close(name)) return;  // it begins just now, after all
+  auto ending = judge(evidence);
+  if (ending.at == Micros{0}) ending.at = clock_.wall();
+  ending.at = std::max(ending.at, seen.report.started);
+  files_.set_ending(name, ending);
+  Lock lock(mu_);
+  auto& attempt = attempts_.at(name);
+  attempt.report.phase = Phase::ended;
+  attempt.report.ending = std::move(ending);
+  changed();
+}
+
+void SlurmExecutor::enforce_limits() {
+  const auto now = clock_.now(), wall = clock_.wall();
+  Lock lock(mu_);
+  for (auto& [name, attempt] : attempts_) {
+    const auto limit = attempt.stored.time_limit;
+    if (attempt.report.phase != Phase::running || attempt.stored.stop != Stop::none || limit == Micros{0}) continue;
+    if (wall - attempt.report.started < limit) continue;
+    files_.set_stop(name, Stop::time_limit);
+    attempt.stored.stop = Stop::time_limit;
+    attempt.stop_grace = attempt.stored.grace;
+    attempt.next_step = now;
+  }
+}
+
+void SlurmExecutor::push_stops() {
+  std::vector<std::pair<std::string, Attempt>> due;
+  {
+    const auto now = clock_.now();
+    Lock lock(mu_);
+    for (const auto& [name, attempt] : attempts_)
+      if (attempt.report.phase != Phase::ended && attempt.stored.stop != Stop::none && attempt.stored.job != 0 &&
+          !attempt.cancelled && attempt.next_step <= now)
+        due.emplace_back(name, attempt);
+  }
+  for (auto& [name, attempt] : due) {
+    try {
+      push_stop(attempt);
+    } catch (const Error& error) {
+      log::warn("slurm_stop_failed", {{"attempt", name}, {"error", error.what()}});
+      attempt.next_step = clock_.now() + kRetry;
+    }
+    Lock lock(mu_);
+    const auto found = attempts_.find(name);
+    if (found == attempts_.end()) continue;
+    found->second.told = attempt.told;
+    found->second.killed = attempt.killed;
+    found->second.cancelled = attempt.cancelled;
+    found->second.next_step = attempt.next_step;
+  }
+}
+
+// One step further: tell its tasks, kill them, leave it to Slurm.
+void SlurmExecutor::push_stop(Attempt& attempt) {
+  const auto job = attempt.stored.job;
+  if (attempt.killed) {
+    gateway_->cancel(job);
+    attempt.cancelled = true;
+    return;
+  }
+  const bool kill = attempt.told || attempt.stop_grace == Micros{0};
+  try {
+    gateway_->signal(job, kill ? SIGUSR2 : SIGUSR1);
+  } catch (const Error& error) {
+    if (error.code() != Code::conflict) throw;
+    gateway_->cancel(job);  // it waits in the queue: nobody has to be told
+    attempt.cancelled = true;
+    return;
+  }
+  attempt.told = true;
+  attempt.killed = kill;
+  attempt.next_step = clock_.now() + (kill ? Micros(kCancelAfter) : attempt.stop_grace);
+}
+
+}  // namespace falaj::execute::slurm
