@@ -27,6 +27,7 @@ struct AskKind {
   Amounts task;
   Where where;
   std::vector<Match> matches;  // by kind of node
+  std::size_t pending = 0;
 };
 
 struct NodeKind {
@@ -47,6 +48,7 @@ struct RunningEntry {
   int ask = 0;
   int queue = 0;
   Micros ends_by = kNever;  // by its limit and its grace
+  Micros patient_until{0};  // on trial it still waits for a start of its own
 };
 
 struct OrderKey {
@@ -85,7 +87,7 @@ struct Book {
   std::unordered_map<JobId, Pending> pending;
   std::unordered_map<JobId, RunningEntry> running;
   std::set<std::pair<Micros, JobId>> ends;      // of those with a limit that are not trials
-  std::set<std::pair<Micros, JobId>> patience;  // of the pending
+  std::set<std::pair<Micros, JobId>> patience;  // of the pending and of trials
   std::set<JobId> trials;
   std::set<JobId> stopping;
   std::set<JobId> elastic;      // running with fewer tasks than they could use

@@ -153,11 +153,20 @@ struct Wait {
   Micros reserved = kNever;     // a start promised at the latest
 };
 
+// A start that others may not delay. A firm one only ever moves earlier (unless a node is lost or something urgent comes):
+// that of the job whose patience ended first. The others may still change places with it.
+struct Promised {
+  JobId job;
+  Micros start{0};
+  bool firm = false;
+};
+
 struct Plan {
   std::vector<Start> starts;      // in this order; each fits when those before it are carried out
   std::vector<Preempt> preempts;
   std::vector<Resize> resizes;
   std::vector<JobId> keeps;       // trials that now hold their place like any other
+  std::vector<Promised> promised;
   std::vector<Wait> waits;        // every pending job that is in none of the above, when asked for
   Micros look_again = kNever;     // nothing changes before then unless something happens
 };

@@ -34,7 +34,7 @@ class Pass {
   void started(const Pending& pending, Placement placement, bool trial);
   void wait(const Pending& pending, Reason reason, std::string detail = {});
   void wait_for_room(const Pending& pending);
-  void promise_earliest(const Pending& pending, Micros from);
+  void promise_earliest(const Job& job, int ask, Micros from);
 
   void start_urgent();
   bool displace(const Pending& pending);
@@ -46,7 +46,9 @@ class Pass {
   void take_turns();
   bool consider(const Pending& pending);  // false: look no further
   void consider_trial(const RunningEntry& trial);
+  bool keep(const RunningEntry& trial);  // if it fits where it is without breaking a promise
   int least_served() const;
+  bool nothing_can_start();
   void settle_trials();
   void start_trials();
   void grow();
@@ -66,6 +68,8 @@ class Pass {
   std::vector<const Pending*> waiting_;  // for room, in the order considered
   std::unordered_set<JobId> kept_;       // trials that stay
   std::vector<std::vector<std::pair<int, Micros>>> failed_;  // by ask: so many tasks for so long did not fit
+  JobId firm_;  // whose promise only moves earlier
+  std::size_t open_ask_ = 0;  // no kind of job before it can start any more
   bool promised_first_ = false;
   int looked_at_ = 0;
 };

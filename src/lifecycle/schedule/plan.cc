@@ -38,6 +38,7 @@ Plan Pass::run() {
   if (policy_.explains) explain_rest();
   for (const Promise& promise : room_.promises()) {
     if (promise.start > now_) plan_.look_again = std::min(plan_.look_again, promise.start);
+    if (!decided_.contains(promise.job)) plan_.promised.push_back({promise.job, promise.start, promise.job == firm_});
   }
   return std::move(plan_);
 }
@@ -90,7 +91,7 @@ void Pass::started(const Pending& pending, Placement placement, bool trial) {
 
 bool Pass::start(const Pending& pending) {
   const Job& job = pending.job;
-  if (known_not_to_fit(pending.ask, job.tasks_min, lasts(job))) return false;
+  if (room_.full(pending.ask) || known_not_to_fit(pending.ask, job.tasks_min, lasts(job))) return false;
   int most = job.tasks_max;
   while (most > job.tasks_min && bound_reached(pending, most)) --most;
   auto placement = room_.place(pending.ask, job.tasks_min, most, job.layout, until(job));
@@ -102,10 +103,9 @@ bool Pass::start(const Pending& pending) {
   return true;
 }
 
-void Pass::promise_earliest(const Pending& pending, Micros from) {
-  const Job& job = pending.job;
-  if (auto found = room_.earliest(pending.ask, job.tasks_min, from, lasts(job))) {
-    room_.promise({job.id, pending.ask, found->start, moment_after(found->start, lasts(job)), std::move(found->placement)});
+void Pass::promise_earliest(const Job& job, int ask, Micros from) {
+  if (auto found = room_.earliest(ask, job.tasks_min, from, lasts(job))) {
+    room_.promise({job.id, ask, found->start, moment_after(found->start, lasts(job)), std::move(found->placement)});
     for (auto& failed : failed_) failed.clear();
   }
 }
@@ -116,10 +116,17 @@ void Pass::promise_impatient() {
   int looked = 0;
   for (const auto& [until, id] : book_.patience) {
     if (static_cast<int>(room_.promises().size()) >= policy_.promises || ++looked > 4 * policy_.promises + 16) return;
-    const Pending& pending = book_.pending.at(id);
-    if (room_.promise_of(id) != nullptr || barred(pending)) continue;
-    if (until <= now_ && start(pending)) continue;
-    promise_earliest(pending, std::max(until, now_));
+    if (room_.promise_of(id) != nullptr) continue;
+    const Micros from = std::max(until, now_);
+    if (const auto trial = book_.running.find(id); trial != book_.running.end()) {
+      if (until <= now_ && keep(trial->second)) continue;
+      promise_earliest(trial->second.running.job, trial->second.ask, from);
+    } else {
+      const Pending& pending = book_.pending.at(id);
+      if (barred(pending) || (until <= now_ && start(pending))) continue;
+      promise_earliest(pending.job, pending.ask, from);
+    }
+    if (until <= now_ && firm_.empty() && room_.promise_of(id) != nullptr) firm_ = id;
   }
 }
 
@@ -155,6 +162,7 @@ void Pass::take_turns() {
   for (Turn& turn : turns_) std::ranges::sort(turn.trials, {}, [](const auto& t) { return t.first; });
 
   for (int queue = least_served(); queue >= 0; queue = least_served()) {
+    if (promised_first_ && !policy_.explains && nothing_can_start()) return;
     Turn& turn = turns_[queue];
     add_left(queue, static_cast<std::size_t>(-1));
     const bool trial_first =
@@ -165,6 +173,14 @@ void Pass::take_turns() {
       return;
     }
   }
+}
+
+// Looking on would find nothing: no job that waits is of a kind for which any node has room.
+bool Pass::nothing_can_start() {
+  while (open_ask_ < book_.ask_kinds.size() && (book_.ask_kinds[open_ask_].pending == 0 || room_.full(static_cast<int>(open_ask_)))) {
+    ++open_ask_;
+  }
+  return open_ask_ == book_.ask_kinds.size();
 }
 
 bool Pass::consider(const Pending& pending) {
@@ -180,25 +196,35 @@ bool Pass::consider(const Pending& pending) {
       for (auto& failed : failed_) failed.clear();
       return true;
     }
-    if (!promised_first_ && policy_.backfill && book_.rules.order == Order::hastiest) promise_earliest(pending, now_);
+    if (!promised_first_ && policy_.backfill && book_.rules.order == Order::hastiest) promise_earliest(pending.job, pending.ask, now_);
     if (const Promise* sooner = room_.promise_of(id); sooner != nullptr && sooner->start > kept.start) room_.withdraw(id);
     if (room_.promise_of(id) == nullptr) room_.promise(std::move(kept));
   } else if (start(pending)) {
     return true;
   } else if (!promised_first_ && policy_.promises > 0 && policy_.backfill && book_.rules.order == Order::hastiest) {
-    promise_earliest(pending, now_);
+    promise_earliest(pending.job, pending.ask, now_);
   }
   promised_first_ = true;
   waiting_.push_back(&pending);
   return policy_.backfill;
 }
 
+bool Pass::keep(const RunningEntry& trial) {
+  const JobId id = trial.running.job.id;
+  if (!room_.fits_exactly(trial.ask, trial.running.placement, trial.ends_by)) return false;
+  room_.take(trial.ask, trial.running.placement, trial.ends_by);
+  plan_.keeps.push_back(id);
+  kept_.insert(id);
+  return true;
+}
+
 void Pass::consider_trial(const RunningEntry& trial) {
-  if (room_.fits_exactly(trial.ask, trial.running.placement, trial.ends_by)) {
-    room_.take(trial.ask, trial.running.placement, trial.ends_by);
-    plan_.keeps.push_back(trial.running.job.id);
-    kept_.insert(trial.running.job.id);
-  }
+  const JobId id = trial.running.job.id;
+  if (kept_.contains(id)) return;
+  std::optional<Promise> own;
+  if (const Promise* promise = room_.promise_of(id)) own = *promise;
+  room_.withdraw(id);
+  if (!keep(trial) && own) room_.promise(std::move(*own));
 }
 
 // Those that run in promised room stay while nobody needs it, the oldest first.
@@ -225,6 +251,7 @@ void Pass::start_trials() {
   for (const Pending* pending : waiting_) {
     const Job& job = pending->job;
     if (!job.restartable || job.trials >= policy_.trials_max) continue;
+    if (job.id == firm_) continue;  // while it ran on trial its promise would not be kept
     if (known_not_to_fit(pending->ask, job.tasks_min, Micros{0}) || bound_reached(*pending, job.tasks_min)) continue;
     auto placement = room_.place_despite_promises(pending->ask, job.tasks_min, job.tasks_min, job.layout);
     if (placement) {

@@ -41,6 +41,9 @@ class Room {
   // Whether exactly this is free from now until `until`.
   bool fits_exactly(int ask, const Placement& placement, Micros until) const;
 
+  // No node has room for one task: known once a place was looked for in vain.
+  bool full(int ask) const { return first_with_room_[static_cast<std::size_t>(ask)] >= free_.size(); }
+
   void take(int ask, const Placement& placement, Micros until);  // Requires: it was placed, and nothing taken since
   void give_back(int ask, const Placement& placement);
   void leaves(JobId job, Micros by) { leaves_[job] = by; }  // it was told to stop in this plan

@@ -120,6 +120,7 @@ void insert(Book& book, Job job) {
   book.patience.emplace(at->second.patient_until, id);
   book.queues[queue->second].pending.emplace(key, &at->second);
   if (at->second.job.preempts) book.preempting.insert(key);
+  ++book.ask_kinds[ask].pending;
   note_waiting(book, queue->second, 1);
 }
 
@@ -128,6 +129,7 @@ Job extract(Book& book, std::unordered_map<JobId, Pending>::iterator at) {
   book.patience.erase({pending.patient_until, pending.job.id});
   book.queues[pending.queue].pending.erase(key_of(book, pending.job));
   book.preempting.erase(key_of(book, pending.job));
+  --book.ask_kinds[pending.ask].pending;
   note_waiting(book, pending.queue, -1);
   Job job = std::move(pending.job);
   book.pending.erase(at);
@@ -192,13 +194,17 @@ void note_end(Book& book, RunningEntry& entry, Micros ends_by) {
 
 void index(Book& book, const RunningEntry& entry) {
   const Running& running = entry.running;
-  if (running.trial) book.trials.insert(running.job.id);
+  if (running.trial) {
+    book.trials.insert(running.job.id);
+    book.patience.emplace(entry.patient_until, running.job.id);
+  }
   if (running.job.preemptible && !running.stopping) book.preemptible.insert(running.job.id);
   if (tasks_of(running.placement) < running.job.tasks_max) book.elastic.insert(running.job.id);
 }
 
-void forget(Book& book, JobId job) {
-  book.trials.erase(job);
+void forget(Book& book, const RunningEntry& entry) {
+  const JobId job = entry.running.job.id;
+  if (book.trials.erase(job) > 0) book.patience.erase({entry.patient_until, job});
   book.stopping.erase(job);
   book.preemptible.erase(job);
   book.elastic.erase(job);
@@ -210,7 +216,7 @@ void leave(Book& book, std::unordered_map<JobId, RunningEntry>::iterator at, Mic
   vacate(book, entry.ask, entry.running.placement);
   hold(book, entry.queue, times(entry.running.job.task, tasks_of(entry.running.placement)), -1, now);
   book.ends.erase({entry.ends_by, entry.running.job.id});
-  forget(book, entry.running.job.id);
+  forget(book, entry);
   book.running.erase(at);
 }
 
@@ -424,7 +430,7 @@ void State::start(const Start& start, Micros now) {
   const Amounts taken = times(pending.job.task, tasks);
   check_limits(book, pending.queue, taken);
   occupy(book, pending.ask, start.placement);
-  RunningEntry entry{{{}, start.placement, now, {}, start.trial, false, kNever}, pending.ask, pending.queue, kNever};
+  RunningEntry entry{{{}, start.placement, now, {}, start.trial, false, kNever}, pending.ask, pending.queue, kNever, pending.patient_until};
   entry.running.job = extract(book, found);
   hold(book, entry.queue, taken, 1, now);
   const Job& job = entry.running.job;
@@ -456,14 +462,15 @@ void State::resize(JobId job, Placement placement, Micros now) {
   unsettle(book, entry);
   entry.running.placement = std::move(placement);
   settle(book, entry);
-  forget(book, job);
+  forget(book, entry);
   index(book, entry);
 }
 
 void State::keep(JobId job) {
   RunningEntry& entry = find_running(*book_, job)->second;
+  forget(*book_, entry);
   entry.running.trial = false;
-  book_->trials.erase(job);
+  index(*book_, entry);
   note_end(*book_, entry, entry.ends_by);
 }
 
@@ -471,8 +478,8 @@ void State::stopping(JobId job, Micros gone_by) {
   RunningEntry& entry = find_running(*book_, job)->second;
   entry.running.stopping = true;
   entry.running.stops_by = gone_by;
+  forget(*book_, entry);
   entry.running.trial = false;
-  forget(*book_, job);
   book_->stopping.insert(job);
   note_end(*book_, entry, std::min(entry.ends_by, gone_by));
 }
