@@ -42,8 +42,8 @@ struct Limits {
 struct Task {
   int rank = 0;
   std::string node;
-  std::vector<int> cpus;           // pinned to these; empty = any
-  std::vector<std::string> gpus;   // ids the node declared; what CUDA_VISIBLE_DEVICES shows
+  std::vector<int> cpus;          // pinned to these; empty = any
+  std::vector<std::string> gpus;  // ids the node declared; what CUDA_VISIBLE_DEVICES shows
 };
 
 // Files and directories of the host that the tasks see at the same path.
@@ -56,9 +56,9 @@ struct Launch {
   std::string attempt;  // names it; starting the same one again changes nothing
   std::vector<std::string> command;
   std::map<std::string, std::string> environment;  // the whole of it; RANK, LOCAL_RANK and the like are added per task
-  std::string image;                               // directory or OCI layout used as the root file system; "" = the host's
-  std::string work_directory;                      // made when missing; the tasks start there and may write there
-  std::string checkpoint_directory;                // the same for every attempt of a job; writable
+  std::string image;                 // directory or OCI layout used as the root file system; "" = the host's
+  std::string work_directory;        // made when missing; the tasks start there and may write there
+  std::string checkpoint_directory;  // the same for every attempt of a job; writable
   std::vector<Mount> mounts;
   std::vector<Task> tasks;
   Limits limits;  // of each task
@@ -77,14 +77,15 @@ struct Launch {
 
 // Why an attempt ended, as precisely as the executor can tell.
 enum class Reason {
-  finished,       // every task ended by itself; see exit_code
-  checkpointed,   // it ended with 75: start me again
-  signalled,      // killed by a signal nobody of us sent
+  finished,      // every task ended by itself; see exit_code
+  checkpointed,  // it ended with 75: start me again
+  signalled,     // killed by a signal nobody of us sent
   out_of_memory,
+  out_of_disk,  // wrote more into its work directory than it may
   time_limit,
-  stopped,        // we were told to stop it
+  stopped,  // we were told to stop it
   node_lost,
-  not_started,    // image missing, command not found, isolation not reached: `message` says which
+  not_started,  // image missing, command not found, isolation not reached: `message` says which
 };
 
 std::string_view name_of(Reason reason);
@@ -107,10 +108,12 @@ struct Ending {
 
 enum class Phase { starting, running, ended };
 
+std::string_view name_of(Phase phase);
+
 struct Report {
   std::string attempt;
   Phase phase = Phase::starting;
-  Micros started{0};  // wall time; 0 until it runs
+  Micros started{0};                      // wall time; 0 until it runs
   Isolation isolation = Isolation::none;  // what was really reached
   std::string external_id;                // the other system's own name for it
   std::optional<Ending> ending;           // present when phase is ended
@@ -136,7 +139,7 @@ struct Node {
 
 struct LogPage {
   std::string text;
-  std::int64_t next_offset = 0;  // where to go on; offsets count all bytes ever written by that task
+  std::int64_t next_offset = 0;   // where to go on; offsets count all bytes ever written by that task
   std::int64_t first_offset = 0;  // older bytes were dropped
   bool ended = false;             // nothing will follow
 };

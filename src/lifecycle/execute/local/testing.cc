@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lifecycle/execute/local/testing.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "foundation/base/error.h"
+#include "foundation/sys/descriptor.h"
+
+namespace falaj::execute::local {
+namespace {
+
+void kill_and_wait(int pid) {
+  const sys::Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process) return;
+  ::kill(pid, SIGKILL);
+  pollfd gone{process.get(), POLLIN, 0};
+  ::poll(&gone, 1, 10'000);
+}
+
+}  // namespace
+
+std::vector<std::string> built_keeper() {
+  const auto self = std::filesystem::read_symlink("/proc/self/exe");
+  const auto program = self.parent_path().parent_path() / "bin" / "falaj-keeper";
+  CHECK(std::filesystem::exists(program), "the keeper's program is not built");
+  return {program.string()};
+}
+
+TestNode::TestNode(LocalSettings settings) : settings_(std::move(settings)) {
+  settings_.directory = directory_ / "keeper";
+  if (settings_.keeper.empty()) settings_.keeper = built_keeper();
+  reopen();
+}
+
+TestNode::~TestNode() {
+  const int keeper = executor_->abilities().keeper_pid;
+  executor_.reset();
+  kill_and_wait(keeper);
+}
+
+void TestNode::reopen() {
+  executor_.reset();
+  executor_ = std::make_unique<LocalExecutor>(settings_, clock_, processes_);
+}
+
+void TestNode::kill_keeper() { kill_and_wait(executor_->abilities().keeper_pid); }
+
+}  // namespace falaj::execute::local
