@@ -326,7 +326,7 @@ void State::set_queues(std::vector<Queue> queues) {
     entry.lately_at = book.queues[before->second].lately_at;
   }
   book.queues = std::move(entries);
-  book.queue_index = std::move(index);
+  book.queue_index = index;
   for (auto& [id, pending] : book.pending) {
     pending.queue = place(pending.job.queue);
     book.queues[pending.queue].pending.emplace(key_of(book, pending.job), &pending);
