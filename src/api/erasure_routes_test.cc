@@ -71,7 +71,7 @@ TEST_F(ErasureRoutes, EraseAndListWhatWasMadeOfTheRows) {
   EXPECT_EQ(rows().as_array().size(), 2U);
   const auto listed = api.get("/v1/erasures?" + kProject);
   EXPECT_EQ(listed.json().at("items").as_array().size(), 1U);
-  EXPECT_THAT(listed.body, Not(HasSubstr("ada\"")));
+  EXPECT_THAT(listed.body, Not(HasSubstr("\"ada\"")));
   const auto gone = api.get("/v1/datasets/people/versions/1/rows?" + kProject);
   EXPECT_EQ(gone.status, 404);
   EXPECT_THAT(gone.body, HasSubstr("version 2"));

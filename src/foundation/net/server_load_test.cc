@@ -7,6 +7,7 @@
 #include <atomic>
 #include <thread>
 
+#include "foundation/base/testing.h"
 #include "foundation/net/testing.h"
 
 namespace falaj::net {
@@ -24,7 +25,7 @@ constexpr bool kMemoryIsOurs = true;
 constexpr bool kMemoryIsOurs = true;
 #endif
 
-constexpr std::uint64_t kMany = 256 << 20;
+constexpr std::uint64_t kMany = repeats(256 << 20);
 
 std::string get_request(const std::string& path) { return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n"; }
 
@@ -188,7 +189,7 @@ TEST(ServerLoad, AHandlerMayAnswerBeforeTheBodyEnds) {
     });
   };
   auto c = test.connect();
-  c.send("PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n" + std::string(1000, 'x'));
+  c.send("PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000000\r\n\r\n" + std::string(1000, 'x'));
   const auto answer = c.read_answer();
   EXPECT_EQ(answer.status, 409);
   EXPECT_EQ(answer.headers.at("connection"), "close");

@@ -284,19 +284,19 @@ TEST(Policy, AgreesWithTheNaiveEngineOnRandomWorlds) {
   SCOPED_TRACE(testing::Message() << "seed " << kSeed);
   Worlds worlds(kSeed);
   int allowed = 0;
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < repeats(20'000); ++i) {
     const auto w = worlds.world();
     ASSERT_EQ(fast(w), naive(w)) << "world " << i << ": " << w.who.str() << " " << w.action << " " << w.resource.str();
     allowed += fast(w);
   }
-  EXPECT_GT(allowed, 1000);  // or the worlds prove little
-  EXPECT_LT(allowed, 19'000);
+  EXPECT_GT(allowed, repeats(1000));  // or the worlds prove little
+  EXPECT_LT(allowed, repeats(19'000));
 }
 
 TEST(Policy, AddingAnAllowNeverTakesAwayAndAddingAForbidNeverGives) {
   SCOPED_TRACE(testing::Message() << "seed " << kSeed);
   Worlds worlds(kSeed + 1);
-  for (int i = 0; i < 5'000; ++i) {
+  for (int i = 0; i < repeats(5'000); ++i) {
     const auto w = worlds.world();
     for (const auto effect : {Effect::allow, Effect::forbid}) {
       auto more = w;

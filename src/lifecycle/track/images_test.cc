@@ -180,7 +180,8 @@ TEST_P(ImagesOf, ColumnsAreTrueWhateverHappensToRuns) {
   make_many(1100, [](int i) { return Batch{{}, {{"often", fmt::format("{}", i % 30)}}, {}}; });
   EXPECT_GE(count("images"), 8);
   expect_columns_true();
-  for (int i = 0; i < 1500; ++i) {
+  const int turns = repeats(1500);
+  for (int i = 0; i < turns; ++i) {
     const auto id = pick();
     if (!id) continue;
     const auto text = fmt::format("{}", random() % 40);
@@ -189,7 +190,7 @@ TEST_P(ImagesOf, ColumnsAreTrueWhateverHappensToRuns) {
     if (what < 10) {
       make({{"often", text}});
     } else if (what < 50 && active) {
-      const auto key = random() % 20 == 0 ? "seldom" : i > 1000 ? "late" : "often";
+      const auto key = random() % 20 == 0 ? "seldom" : i > turns * 2 / 3 ? "late" : "often";
       const auto model = random() % 3 == 0 ? "m-1" : "";
       track->log(kFlights, *id,
                  {{{key, {1000 + i % 7, i, static_cast<double>(random() % 100)}, model, "", ""}}, {}, {{key, text}}},
