@@ -99,7 +99,7 @@ TEST(Moments, LeavesOutWhatIsNotANumber) {
 }
 
 TEST(Distinct, IsWithinThreeStandardErrorsAtEverySize) {
-  for (const std::uint64_t n : {1ULL, 10ULL, 500ULL, 1'100ULL, 10'000ULL, 60'000ULL, 1'000'000ULL}) {
+  for (const std::uint64_t n : {1ULL, 10ULL, 500ULL, 1'100ULL, 10'000ULL, 60'000ULL, repeats(1'000'000ULL)}) {
     double squares = 0;
     constexpr int kRounds = 8;
     for (int round = 0; round < kRounds; ++round) {
@@ -168,19 +168,20 @@ std::map<std::string, Values> streams(std::size_t n) {
 }
 
 TEST(Quantiles, RanksAreWithinTheStatedErrorWholeAndMerged) {
+  constexpr std::size_t kValues = repeats(100'000UL);
   for (const std::uint32_t k : {50U, 200U, Quantiles::kDefault}) {
-    for (const auto& [name, values] : streams(100'000)) {
+    for (const auto& [name, values] : streams(kValues)) {
       SCOPED_TRACE(name + " k=" + std::to_string(k));
       EXPECT_LT(worst_rank(sketch_of(values, k), values), sketch_of(values, k).rank_error_everywhere());
       // In 64 parts, merged as a chain and as a tree.
       std::vector<Quantiles> parts;
       for (std::size_t at = 0; at < 64; ++at)
-        parts.push_back(sketch_of(Values(values.begin() + static_cast<std::ptrdiff_t>(at * 100'000 / 64),
-                                         values.begin() + static_cast<std::ptrdiff_t>((at + 1) * 100'000 / 64)),
+        parts.push_back(sketch_of(Values(values.begin() + static_cast<std::ptrdiff_t>(at * kValues / 64),
+                                         values.begin() + static_cast<std::ptrdiff_t>((at + 1) * kValues / 64)),
                                   k));
       Quantiles chain(k);
       for (const auto& part : parts) chain.merge(part);
-      EXPECT_EQ(chain.count(), 100'000U);
+      EXPECT_EQ(chain.count(), kValues);
       EXPECT_LT(worst_rank(chain, values), chain.rank_error_everywhere());
       for (std::size_t width = 1; width < parts.size(); width *= 2)
         for (std::size_t i = 0; i + width < parts.size(); i += 2 * width) parts[i].merge(parts[i + width]);
