@@ -50,23 +50,43 @@ void make_group(const std::string& directory) {
     lack(fmt::format("no permission, or none there: {}", std::generic_category().message(errno)));
 }
 
-void kill_members(const std::string& directory) {
+std::vector<pid_t> members_of(const std::string& directory) {
+  std::vector<pid_t> out;
   const std::string text = read_small(directory + "/cgroup.procs");
   for (const auto line : split(text, '\n'))
-    if (const auto pid = parse_int(line); pid && *pid > 1) ::kill(static_cast<pid_t>(*pid), SIGKILL);
+    if (const auto pid = parse_int(line); pid && *pid > 1) out.push_back(static_cast<pid_t>(*pid));
+  return out;
 }
 
-// Of a predecessor that was killed: its tasks died with it or die now.
-void clear_group(const std::string& directory) {
+void kill_members(const std::string& directory) {
+  for (const pid_t pid : members_of(directory)) ::kill(pid, SIGKILL);
+}
+
+std::vector<std::string> groups_in(const std::string& directory) {
+  std::vector<std::string> out;
   const std::unique_ptr<DIR, int (*)(DIR*)> listing(::opendir(directory.c_str()), ::closedir);
-  if (!listing) return;
-  while (const dirent* entry = ::readdir(listing.get())) {
-    if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
-    const std::string child = fmt::format("{}/{}", directory, entry->d_name);
-    for (int round = 0; round < 200 && ::rmdir(child.c_str()) != 0 && errno == EBUSY; ++round) {
-      kill_members(child);
-      ::usleep(5'000);  // the kernel takes a moment to end them, and tells nobody when it has
-    }
+  if (!listing) return out;
+  while (const dirent* entry = ::readdir(listing.get()))
+    if (entry->d_type == DT_DIR && entry->d_name[0] != '.') out.emplace_back(entry->d_name);
+  return out;
+}
+
+// Whatever is in it was started by somebody who is dead, and died with them or dies now.
+void clear_group(const std::string& directory) {
+  for (const auto& name : groups_in(directory)) clear_group(fmt::format("{}/{}", directory, name));
+  for (int round = 0; round < 200 && ::rmdir(directory.c_str()) != 0 && errno == EBUSY; ++round) {
+    kill_members(directory);
+    ::usleep(5'000);  // the kernel takes a moment to end them, and tells nobody when it has
+  }
+}
+
+// "falaj-<keeper>.<pid>": of keepers of this name, whose lock we hold, and of those whose process is gone.
+void clear_predecessors(const std::string& own, const std::string& name) {
+  for (const auto& group : groups_in(own)) {
+    const auto dot = group.rfind('.');
+    if (!group.starts_with("falaj-") || dot == std::string::npos) continue;
+    const bool gone = ::access(fmt::format("/proc/{}", group.substr(dot + 1)).c_str(), F_OK) != 0;
+    if (gone || group.substr(0, dot) == name) clear_group(fmt::format("{}/{}", own, group));
   }
 }
 
@@ -160,6 +180,8 @@ void Group::kill() const {
   if (!v2_ || write_small(directory + "/cgroup.kill", "1") != 0) kill_members(directory);
 }
 
+std::vector<pid_t> Group::members() const { return members_of(directories_.at("pids")); }
+
 Cgroups::Cgroups(const std::string& name) {
   const auto found = find_hierarchies(read_small("/proc/self/mountinfo"), read_small("/proc/self/cgroup"));
   const auto given = found.v2.empty() ? std::string() : read_small(found.v2 + "/cgroup.controllers");
@@ -179,9 +201,9 @@ Cgroups::Cgroups(const std::string& name) {
 
 void Cgroups::take_v1(const Hierarchies& found, const std::string& name) {
   for (const auto& [controller, own] : found.v1) {
-    const std::string top = fmt::format("{}/{}", own, name);
+    clear_predecessors(own, name);
+    const std::string top = fmt::format("{}/{}.{}", own, name, ::getpid());
     make_group(top);
-    clear_group(top);
     if (controller == "cpuset") {
       // A group without these takes nobody.
       set_value(top, "cpuset.cpus", std::string(trim(read_small(own + "/cpuset.cpus"))));
@@ -194,7 +216,9 @@ void Cgroups::take_v1(const Hierarchies& found, const std::string& name) {
 // Version 2 gives controllers only to groups below one that holds no process itself: we move aside first.
 void Cgroups::take_v2(const std::string& own, const std::string& name) {
   v2_ = true;
-  const std::string aside = fmt::format("{}/{}.keeper", own, name), top = fmt::format("{}/{}", own, name);
+  clear_predecessors(own, name);
+  const std::string aside = fmt::format("{}/keeper-{}", own, ::getpid());
+  const std::string top = fmt::format("{}/{}.{}", own, name, ::getpid());
   make_group(aside);
   set_value(aside, "cgroup.procs", "0");
   for (const auto& directory : {own, top}) {
@@ -202,7 +226,6 @@ void Cgroups::take_v2(const std::string& own, const std::string& name) {
     set_value(directory, "cgroup.subtree_control", "+memory +pids +cpu");
     write_small(directory + "/cgroup.subtree_control", "+cpuset");  // pins, where it is given
   }
-  clear_group(top);
   const std::string controllers = read_small(top + "/cgroup.controllers");
   for (const auto controller : split(trim(controllers), ' ')) tops_[std::string(controller)] = top;
 }

@@ -4,6 +4,8 @@
 // Groups of processes that the kernel bounds and measures together. Version 2 where its controllers are really given to
 // us, version 1 otherwise; below the group this process is in, so that whoever bounds us bounds our tasks.
 
+#include <sys/types.h>
+
 #include <map>
 #include <memory>
 #include <optional>
@@ -45,6 +47,7 @@ class Group {
   void close_doors() { doors_.clear(); }
   GroupUse use() const;
   void kill() const;  // everything in it
+  std::vector<pid_t> members() const;
 
  private:
   friend class Cgroups;
@@ -56,7 +59,8 @@ class Group {
 
 class Cgroups {
  public:
-  // Takes `name` for itself, below this process's group, and kills and removes what a predecessor left there.
+  // Takes `name` for itself, with this process's number, below this process's group; kills and removes what keepers of
+  // that name, and those that are dead, left there.
   explicit Cgroups(const std::string& name);  // throws unavailable, saying what is lacking
   ~Cgroups();
   Cgroups(const Cgroups&) = delete;

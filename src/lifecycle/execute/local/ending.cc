@@ -54,6 +54,8 @@ Ending ending_of(std::span<const TaskEnd> ends, Cause cause) {
       return because(Reason::time_limit, last, "ran longer than it may");
     case Cause::disk:
       return because(Reason::out_of_disk, last, "wrote more into its work directory than it may");
+    case Cause::keeper_ends:
+      return because(Reason::node_lost, last, "the keeper of this node was told to end");
     case Cause::stop:
       if (checkpoint == ends.end()) return because(Reason::stopped, last, "was told to stop");
       break;

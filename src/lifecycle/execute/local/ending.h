@@ -21,7 +21,7 @@ struct TaskEnd {
 };
 
 // Why we ended an attempt, when we did: the first of these that came up.
-enum class Cause { none, a_task_failed, stop, time_limit, disk };
+enum class Cause { none, a_task_failed, stop, time_limit, disk, keeper_ends };
 
 // Why an attempt whose tasks ended so, in this order, ended. Pure.
 //  - The first task that failed by itself decides; what others did after we told them to stop does not count against

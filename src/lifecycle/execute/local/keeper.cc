@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -70,6 +71,13 @@ class Keeper {
     report_lost();
     listen();
     loop_.watch(listening_.get(), EPOLLIN, [this](std::uint32_t) { accept(); });
+    sigset_t terminate;
+    ::sigemptyset(&terminate);
+    ::sigaddset(&terminate, SIGTERM);
+    ::sigprocmask(SIG_BLOCK, &terminate, nullptr);
+    signals_ = sys::Descriptor(::signalfd(-1, &terminate, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!signals_) fail_keeper("signals");
+    loop_.watch(signals_.get(), EPOLLIN, [this](std::uint32_t) { end(); });
     // Since the namespaces are made; what they need of /proc is no longer ours then.
     if (::prctl(PR_SET_DUMPABLE, 0) != 0) fail_keeper("being looked into by nobody");
     end_when_idle();
@@ -218,6 +226,7 @@ class Keeper {
   void check_start(const Order& order) const {
     check(order);
     if (journal_.reports().count(order.launch.attempt)) return;
+    if (ending_) throw Error(Code::unavailable, "starting an attempt: the keeper ends");
     if (runs_.size() >= kRunsMax) throw Error(Code::exhausted, "starting an attempt: too many run");
     if (journal_.reports().size() >= kAttemptsMax)
       throw Error(Code::exhausted, "starting an attempt: too many to be forgotten");
@@ -280,7 +289,17 @@ class Keeper {
     tell_all({.told = Told::forgotten, .attempt = attempt});
   }
 
+  // Told to end: its tasks cannot outlive it.
+  void end() {
+    signalfd_siginfo info;
+    [[maybe_unused]] const auto n = ::read(signals_.get(), &info, sizeof info);
+    ending_ = true;
+    for (const auto& [attempt, run] : runs_) run->stop(Micros(0), Cause::keeper_ends);
+    end_when_idle();
+  }
+
   void end_when_idle() {
+    if (ending_ && runs_.empty()) return loop_.quit();
     if (idle_) loop_.cancel(*idle_);
     idle_.reset();
     if (peers_.empty() && runs_.empty())
@@ -295,7 +314,8 @@ class Keeper {
   Journal journal_;
   const std::string logs_;
   Loop loop_;
-  sys::Descriptor listening_;
+  sys::Descriptor listening_, signals_;
+  bool ending_ = false;
   Peers peers_;
   std::map<std::string, std::unique_ptr<Run>, std::less<>> runs_;
   std::optional<Loop::Timer> idle_;

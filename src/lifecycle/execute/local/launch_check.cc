@@ -83,6 +83,8 @@ class Checked {
     place(launch_.work_directory, "work_directory", true);
     place(launch_.checkpoint_directory, "checkpoint_directory", false);
     require(launch_.image.empty() || is_plain_path(launch_.image), "image", "must be an absolute path");
+    for (const auto& device : rules_.devices)
+      require(is_plain_path(device) && device.starts_with("/dev/"), "devices", "not a device: " + device);
     require(launch_.mounts.size() <= kMountsMax, "mounts", fmt::format("more than {}", kMountsMax));
     for (std::size_t i = 0; i < launch_.mounts.size(); ++i)
       place(launch_.mounts[i].path, fmt::format("mounts[{}].path", i), true);

@@ -32,6 +32,16 @@ std::int64_t disk_of(const std::string& directory) {
   return ::statvfs(directory.c_str(), &info) == 0 ? static_cast<std::int64_t>(info.f_blocks * info.f_frsize) : 0;
 }
 
+std::vector<local::FoundGpu> gpus_of(const LocalSettings& settings) {
+  if (settings.gpus.empty()) return settings.discovers_gpus ? local::find_gpus() : std::vector<local::FoundGpu>{};
+  std::vector<local::FoundGpu> declared;
+  for (const auto& gpu : settings.gpus) {
+    const std::string node = "/dev/nvidia" + gpu.id;  // where the id is the driver's number
+    declared.push_back({gpu, ::access(node.c_str(), F_OK) == 0 ? node : ""});
+  }
+  return declared;
+}
+
 void require_name(std::string_view attempt) {
   if (!local::is_attempt_name(attempt)) throw Error(Code::invalid, "an attempt's name is 1 to 128 plain characters");
 }
@@ -48,7 +58,7 @@ std::vector<std::string> default_keeper() {
 
 LocalExecutor::LocalExecutor(LocalSettings settings, const sys::Clock& clock, sys::Processes& processes)
     : settings_(std::move(settings)),
-      gpus_(settings_.gpus),
+      gpus_(gpus_of(settings_)),
       link_(std::make_unique<local::KeeperLink>(
           settings_.directory, settings_.keeper.empty() ? default_keeper() : settings_.keeper, clock, processes)) {}
 
@@ -63,15 +73,18 @@ std::vector<Node> LocalExecutor::nodes() {
   node.memory_bytes =
       settings_.memory_bytes > 0 ? settings_.memory_bytes : ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
   node.disk_bytes = settings_.disk_bytes > 0 ? settings_.disk_bytes : disk_of(settings_.directory);
-  node.gpus = gpus_;
+  for (const auto& found : gpus_) node.gpus.push_back(found.gpu);
   node.isolation_max = std::min(link_->abilities().isolation_max, settings_.isolation_max);
   return {node};
 }
 
 void LocalExecutor::start(const Launch& launch) {
   local::Question question{.ask = local::Ask::start};
-  question.order = {launch, {settings_.node, settings_.isolation_max, settings_.log_bytes_max, settings_.hidden}};
+  question.order = {launch, {settings_.node, settings_.isolation_max, settings_.log_bytes_max, {}, settings_.hidden}};
   question.order.rules.hidden.push_back(settings_.directory);
+  std::vector<std::string> used;
+  for (const auto& task : launch.tasks) used.insert(used.end(), task.gpus.begin(), task.gpus.end());
+  question.order.rules.devices = local::device_nodes(gpus_, used);
   local::check(question.order);
   link_->ask(std::move(question));
 }

@@ -9,6 +9,7 @@
 #include "foundation/sys/clock.h"
 #include "foundation/sys/process.h"
 #include "lifecycle/execute/executor.h"
+#include "lifecycle/execute/local/gpus.h"
 #include "lifecycle/execute/local/wire.h"
 
 namespace falaj::execute {
@@ -61,7 +62,7 @@ class LocalExecutor final : public Executor {
   std::string log_directory(std::string_view attempt) const;
 
   const LocalSettings settings_;
-  const std::vector<Gpu> gpus_;
+  const std::vector<local::FoundGpu> gpus_;
   std::unique_ptr<local::KeeperLink> link_;
 };
 

@@ -96,6 +96,7 @@ void Run::start(const Order& order) {
                               order.launch.network == Network::host ? " with the network of the host" : "",
                               name_of(order.launch.isolation_min), lacking.empty() ? "" : ": " + lacking));
     }
+    if (::mkdir(log_directory_.c_str(), 0700) != 0 && errno != EEXIST) fail_run("the directory of its logs");
     launch(order, level_);
   } catch (const Error& error) {
     finish(not_started(error.what()));
@@ -105,15 +106,16 @@ void Run::start(const Order& order) {
 void Run::show(const Mount& mount, AttemptStart& start) {
   const unsigned owner = machine_.identity().outside;
   if (own_view_) {
-    machine_.view().make_top(mount.path);
     start.trees.push_back(machine_.view().open(mount.path, mount.writable, machine_.identity()));
+    machine_.view().make_room(start.trees.back());
   } else if (mount.writable && owner != 0 && ::chown(mount.path.c_str(), owner, owner) != 0) {
     fail_run("giving it its directories");
   }
   (mount.writable ? start.writable : start.readable).push_back(mount.path);
 }
 
-void Run::prepare_view(const Launch& launch, AttemptStart& start) {
+void Run::prepare_view(const Order& order, AttemptStart& start) {
+  const Launch& launch = order.launch;
   if (!launch.image.empty() && !own_view_)
     throw Error(Code::unavailable, "an image needs namespaces, which there are none of here");
   std::vector<Mount> mounts = launch.mounts;
@@ -126,6 +128,8 @@ void Run::prepare_view(const Launch& launch, AttemptStart& start) {
   std::stable_sort(mounts.begin(), mounts.end(),
                    [](const Mount& a, const Mount& b) { return a.path.size() < b.path.size(); });
   for (const auto& mount : mounts) show(mount, start);
+  for (const auto& device : order.rules.devices)
+    if (own_view_) show({device, true}, start);
   start.identity = &machine_.identity();
   if (own_view_) {
     start.view = &machine_.view();
@@ -172,7 +176,7 @@ void Run::launch(const Order& order, Isolation level) {
   start.path = path == order.launch.environment.end() ? kPath : path->second;
   start.work_directory = order.launch.work_directory;
   start.limits = order.launch.limits;
-  prepare_view(order.launch, start);
+  prepare_view(order, start);
   if (order.launch.network == Network::none && start.view) {
     network_ = machine_.networks().take();
     start.network = network_.get();
@@ -199,8 +203,24 @@ void Run::launch(const Order& order, Isolation level) {
   }
   loop_.watch(started_.control.get(), EPOLLIN, [this](std::uint32_t) { hear(); });
   loop_.watch(started_.process.get(), EPOLLIN, [this](std::uint32_t) { init_died(); });
+  if (order.launch.limits.disk_bytes > 0) watch_disk(order.launch);
   if (order.launch.time_limit > Micros(0))
     time_limit_ = loop_.after(order.launch.time_limit, [this] { stop(grace_, Cause::time_limit); });
+}
+
+void Run::watch_disk(const Launch& launch) {
+  // Each task has a limit; the directory is of all of them.
+  const auto bytes_max = launch.limits.disk_bytes * static_cast<std::int64_t>(tasks_.size());
+  disk_.emplace(loop_, clock_, launch.work_directory, bytes_max,
+                DiskWatch::Calls{.processes =
+                                     [this] {
+                                       std::vector<pid_t> all;
+                                       for (const auto& task : tasks_)
+                                         if (task.group)
+                                           for (const pid_t pid : task.group->members()) all.push_back(pid);
+                                       return all;
+                                     },
+                                 .over = [this] { stop(Micros(0), Cause::disk); }});
 }
 
 void Run::stop(Micros grace, Cause cause) {
@@ -287,6 +307,7 @@ void Run::task_ended(const InitSays& says) {
 
 void Run::finish(Ending ending) {
   finished_ = true;
+  disk_.reset();
   Used grouped;
   for (auto& task : tasks_) {
     if (task.output) read_output(task, true);

@@ -10,6 +10,7 @@
 #include "foundation/sys/clock.h"
 #include "foundation/sys/descriptor.h"
 #include "lifecycle/execute/local/cgroups.h"
+#include "lifecycle/execute/local/disk_watch.h"
 #include "lifecycle/execute/local/ending.h"
 #include "lifecycle/execute/local/loop.h"
 #include "lifecycle/execute/local/machine.h"
@@ -47,10 +48,11 @@ class Run {
   };
 
   Isolation level_of(const Order& order) const;
-  void prepare_view(const Launch& launch, AttemptStart& start);
+  void prepare_view(const Order& order, AttemptStart& start);
   void show(const Mount& mount, AttemptStart& start);
   void prepare_tasks(const Order& order, Isolation level, AttemptStart& start);
   void launch(const Order& order, Isolation level);
+  void watch_disk(const Launch& launch);
   void hear();
   void init_died();
   void hear(const InitSays& says);
@@ -79,6 +81,7 @@ class Run {
   bool own_view_ = false;
   bool stopping_ = false, finished_ = false;
   std::optional<Loop::Timer> time_limit_, kill_;
+  std::optional<DiskWatch> disk_;
 };
 
 }  // namespace falaj::execute::local

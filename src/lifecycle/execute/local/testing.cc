@@ -14,10 +14,10 @@
 namespace falaj::execute::local {
 namespace {
 
-void kill_and_wait(int pid) {
+void end_process(int pid, int signal) {
   const sys::Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!process) return;
-  ::kill(pid, SIGKILL);
+  ::kill(pid, signal);
   pollfd gone{process.get(), POLLIN, 0};
   ::poll(&gone, 1, 10'000);
 }
@@ -40,7 +40,7 @@ TestNode::TestNode(LocalSettings settings) : settings_(std::move(settings)) {
 TestNode::~TestNode() {
   const int keeper = executor_->abilities().keeper_pid;
   executor_.reset();
-  kill_and_wait(keeper);
+  end_process(keeper, SIGTERM);
 }
 
 void TestNode::reopen() {
@@ -48,6 +48,6 @@ void TestNode::reopen() {
   executor_ = std::make_unique<LocalExecutor>(settings_, clock_, processes_);
 }
 
-void TestNode::kill_keeper() { kill_and_wait(executor_->abilities().keeper_pid); }
+void TestNode::kill_keeper() { end_process(executor_->abilities().keeper_pid, SIGKILL); }
 
 }  // namespace falaj::execute::local

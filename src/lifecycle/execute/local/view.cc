@@ -180,8 +180,13 @@ void View::fill(const std::string& host_name, unsigned user) const {
   file("etc/resolv.conf", read_small("/etc/resolv.conf"));
 }
 
-void View::make_top(std::string_view path) {
-  const std::string top(split(path.substr(1), '/')[0]);
+void View::make_room(const Tree& tree) {
+  if (tree.path.starts_with("/dev/")) {
+    const sys::Descriptor place(::openat(files_.get(), tree.path.c_str() + 1, O_RDONLY | O_CREAT | O_CLOEXEC, 0644));
+    if (!place) fail_view(tree.path);
+    return;
+  }
+  const std::string top(split(std::string_view(tree.path).substr(1), '/')[0]);
   if (::mkdirat(files_.get(), top.c_str(), 0755) != 0 && errno != EEXIST) fail_view(top);
 }
 
@@ -217,7 +222,7 @@ class Places {
   const char* make(const Tree& tree) {
     const auto slash = tree.path.find('/', 1);
     const std::string top = tree.path.substr(0, slash);
-    if (is_host(top)) return nullptr;  // it is there
+    if (is_host(top) || top == "/dev") return nullptr;  // it is there
     if (top != "/tmp" && tops_.insert(top).second) {
       if (::mount("tmpfs", top.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=1m") != 0)
         return "making room for its directories";

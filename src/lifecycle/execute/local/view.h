@@ -34,8 +34,9 @@ class View {
 
   // Opens what is at `path` of the host; a link on the way is refused. Throws invalid, unavailable.
   Tree open(const std::string& path, bool writable, const Identity& identity) const;
-  // Where /data/x is to be shown, /data must be there to show it in. Names of that level are not secret.
-  void make_top(std::string_view path);
+  // Where /data/x is to be shown, /data must be there to show it in; and /dev/x where a device is. Names of that level
+  // are not secret.
+  void make_room(const Tree& tree);
 
   int mounts() const { return mounts_.get(); }
 

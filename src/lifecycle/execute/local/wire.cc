@@ -123,6 +123,7 @@ void put_order(ByteWriter& out, const Order& order) {
   out.text(order.rules.node);
   put_enum(out, order.rules.isolation_max);
   put_signed(out, order.rules.log_bytes_max);
+  put_texts(out, order.rules.devices);
   put_texts(out, order.rules.hidden);
 }
 Order take_order(ByteReader& in) {
@@ -131,6 +132,7 @@ Order take_order(ByteReader& in) {
   order.rules.node = in.text();
   order.rules.isolation_max = take_enum(in, Isolation::none, Isolation::isolated);
   order.rules.log_bytes_max = take_signed(in);
+  order.rules.devices = take_texts(in);
   order.rules.hidden = take_texts(in);
   return order;
 }

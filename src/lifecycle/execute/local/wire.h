@@ -23,6 +23,7 @@ struct Rules {
   std::string node;                               // the host name that tasks see
   Isolation isolation_max = Isolation::isolated;  // never goes further, even where it could
   std::int64_t log_bytes_max = 64 << 20;          // of each task; older output is dropped
+  std::vector<std::string> devices;               // nodes that the tasks' gpus need
   std::vector<std::string> hidden;                // no job may be given these, or anything that holds them
 };
 
