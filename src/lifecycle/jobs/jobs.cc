@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lifecycle/jobs/jobs.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "foundation/base/log.h"
+
+namespace falaj::jobs {
+namespace {
+
+constexpr sys::Micros kRestAfterFailure = std::chrono::seconds(1), kLogLook = std::chrono::milliseconds(50);
+constexpr sys::Micros kLeftoversKept = std::chrono::hours(24 * 7);
+
+std::vector<std::string> names_of(const Jobs::Executors& executors) {
+  std::vector<std::string> out;
+  for (const auto& entry : executors) out.push_back(entry.first);
+  return out;
+}
+
+schedule::JobFacts facts_of(const Record& record) {
+  const auto limit = record.spec->time_limit_us;
+  return {record.owner, record.name, static_cast<int>(record.spec->tasks),
+          limit > 0 ? schedule::Micros(limit) : schedule::kNever};
+}
+
+std::string in_words(const schedule::Wait& wait) {
+  using schedule::Reason;
+  switch (wait.reason) {
+    case Reason::held:
+      return "waits for " + wait.detail;
+    case Reason::not_before:
+      return "may not start yet";
+    case Reason::limit:
+      return fmt::format("queue {} has reached its limit", wait.detail);
+    case Reason::guarantee:
+      return fmt::format("queue {} may not borrow beyond what is guaranteed to it", wait.detail);
+    case Reason::no_node:
+      return fmt::format("no node that is up is of such a shape: {}", wait.detail);
+    case Reason::zone:
+      return "nodes of such a shape are in other zones only";
+    case Reason::reservation:
+      return fmt::format("what is free is promised to job {}", wait.behind.str());
+    case Reason::resources:
+      return "every node of such a shape is in use";
+    case Reason::displacing:
+      return "others were told to stop for it";
+  }
+  return std::string(schedule::name_of(wait.reason));
+}
+
+}  // namespace
+
+// Carries out on threads of its own what the dispatcher decided.
+class Jobs::LiveHands final : public Hands {
+ public:
+  LiveHands(Jobs& jobs, const JobsOptions& options)
+      : jobs_(jobs), starters_(options.starters), keepers_(options.keepers), talkers_(2) {}
+  void stop_all() {
+    starters_.stop();
+    talkers_.stop();
+    keepers_.stop();
+  }
+
+  void start(const Record& record) override {
+    starters_.give([this, record] {
+      Started news{record.id, record.life.epoch, "", std::nullopt, true};
+      try {
+        news.asked = false;
+        const auto prepared = jobs_.launches_.prepare(record);
+        news.run_id = prepared.run_id;
+        news.asked = true;
+        jobs_.executor(record.life.executor).start(prepared.launch);
+      } catch (const Error& e) {
+        news.problem = e;
+      } catch (const std::exception& e) {
+        news.problem = Error(Code::internal, e.what());
+      }
+      jobs_.dispatcher_->tell(std::move(news));
+    });
+  }
+  void stop(const std::string& executor, const std::string& attempt, Micros grace) override {
+    talk("stop", [this, executor, attempt, grace] { jobs_.executor(executor).stop(attempt, grace); });
+  }
+  void forget(const std::string& executor, const std::string& attempt) override {
+    talk("forget", [this, executor, attempt] { jobs_.executor(executor).forget(attempt); });
+  }
+  void keep(const Record& record) override {
+    keepers_.give([this, record] {
+      KeptAll news{record.id, record.life.epoch, ""};
+      try {
+        jobs_.launches_.keep(record);
+      } catch (const std::exception& e) {
+        news.problem = e.what();
+      }
+      jobs_.dispatcher_->tell(std::move(news));
+    });
+  }
+  void tidy(const Record& record) override {
+    keepers_.give([this, record] {
+      try {
+        jobs_.launches_.tidy(record);
+      } catch (const std::exception& e) {
+        log::warn("job_not_tidied", {{"job", record.id.str()}, {"why", e.what()}});
+      }
+    });
+  }
+
+ private:
+  // What fails is asked for again: stops by the dispatcher, forgetting when it is reported the next time.
+  void talk(std::string_view what, std::function<void()> work) {
+    talkers_.give([what, work = std::move(work)] {
+      try {
+        work();
+      } catch (const std::exception& e) {
+        log::warn("executor_failed", {{"doing", what}, {"why", e.what()}});
+      }
+    });
+  }
+
+  Jobs& jobs_;
+  Workers starters_, keepers_, talkers_;
+};
+
+Jobs::Jobs(Parts parts, Executors executors, JobsOptions options)
+    : parts_(std::move(parts)),
+      executors_(std::move(executors)),
+      options_(std::move(options)),
+      ids_(parts_.clock, parts_.random),
+      store_(parts_.database),
+      launches_({parts_.database, parts_.directory, parts_.vault, parts_.track, parts_.clock}, options_.launch) {
+  CHECK(!executors_.empty(), "jobs need somewhere to run");
+  hands_ = std::make_unique<LiveHands>(*this, options_);
+  Dispatcher::Parts to{store_,
+                       *hands_,
+                       parts_.clock,
+                       parts_.metrics,
+                       [this] { return read_rules(parts_.resources, names_of(executors_)); },
+                       [this](const Where& where) { return quotas(where); },
+                       [this](const Where& where) { return zone_of(where); },
+                       [this](const Record& record) { return guess(record); },
+                       [this](const Record& record, const Spent& spent) { learn(record, spent); }};
+  dispatcher_ = std::make_unique<Dispatcher>(std::move(to), options_.dispatcher);
+  parts_.bell->set([this] {
+    dispatcher_->tell(RulesChanged{});
+    Lock lock(mu_);
+    rules_.reset();
+  });
+}
+
+Jobs::~Jobs() {
+  stop();
+  parts_.bell->set({});
+}
+
+void Jobs::start() {
+  threads_.emplace_back([this] { dispatch(); });
+  for (const auto& entry : executors_) threads_.emplace_back([this, name = entry.first] { watch(name); });
+}
+
+void Jobs::stop() {
+  {
+    Lock lock(mu_);
+    stopping_ = true;
+    stop_asked_.notify_all();
+  }
+  dispatcher_->wake();
+  for (auto& thread : threads_)
+    if (thread.joinable()) thread.join();
+  threads_.clear();
+  hands_->stop_all();
+}
+
+void Jobs::rest(sys::Micros span) {
+  Lock lock(mu_);
+  if (!stopping_) lock.wait_for(stop_asked_, span);
+}
+
+void Jobs::dispatch() {
+  bool loaded = false;
+  while (!stopping()) {
+    try {
+      if (!loaded) {
+        dispatcher_->load();
+        loaded = true;
+      }
+      dispatcher_->wait(dispatcher_->step());
+    } catch (const Error& e) {
+      if (stopping()) return;
+      log::error("dispatcher_failed", {{"why", e.what()}});
+      loaded = false;  // what it believes may be more than what is stored
+      rest(kRestAfterFailure);
+    }
+  }
+}
+
+void Jobs::watch(const std::string& name) {
+  auto& of = executor(name);
+  std::uint64_t seen = 0;
+  sys::Micros nodes_due{0};
+  while (!stopping()) {
+    try {
+      if (parts_.clock.now() >= nodes_due) {
+        dispatcher_->tell(NodesSeen{name, of.nodes()});
+        nodes_due = parts_.clock.now() + options_.nodes_every;
+      }
+      dispatcher_->tell(Seen{name, of.poll(seen, options_.poll_wait)});
+    } catch (const Error& e) {
+      if (stopping()) return;
+      log::warn("executor_silent", {{"executor", name}, {"why", e.what()}});
+      rest(kRestAfterFailure);
+    }
+  }
+}
+
+execute::Executor& Jobs::executor(const std::string& name) const {
+  for (const auto& [known, executor] : executors_)
+    if (known == name) return *executor;
+  throw Error(Code::unavailable, fmt::format("executor '{}' is not in the server's settings", name));
+}
+
+std::shared_ptr<const Rules> Jobs::rules() {
+  {
+    Lock lock(mu_);
+    if (rules_) return rules_;
+  }
+  auto made = std::make_shared<const Rules>(read_rules(parts_.resources, names_of(executors_)));
+  Lock lock(mu_);
+  return rules_ = std::move(made);
+}
+
+std::vector<std::pair<std::string, std::int64_t>> Jobs::quotas(const Where& where) const {
+  std::vector<std::pair<std::string, std::int64_t>> out;
+  for (const auto& quota : parts_.directory.snapshot()->quotas(where.scope()))
+    if (quota.concurrent_jobs) out.emplace_back(fmt::format("quota {}", quota.scope.str()), *quota.concurrent_jobs);
+  return out;
+}
+
+std::string Jobs::zone_of(const Where& where) const {
+  const auto snapshot = parts_.directory.snapshot();
+  const auto* project = snapshot->find<iam::Project>(iam::owned_name(where.tenant.str(), where.project.str()));
+  return project ? project->zone.str() : "";
+}
+
+schedule::Guess Jobs::guess(const Record& record) {
+  const auto expected = record.spec->expected_us;
+  if (expected > 0) {
+    const double seconds = std::max(static_cast<double>(expected) / 1e6, 1.0);
+    const auto limit = record.spec->time_limit_us;
+    return {schedule::Micros(expected), schedule::Micros(limit > 0 ? std::min(2 * expected, limit) : 2 * expected),
+            1 / (seconds * seconds)};
+  }
+  Lock lock(mu_);
+  return predictor_.guess(facts_of(record));
+}
+
+void Jobs::learn(const Record& record, const Spent& spent) {
+  if (spent.reason == "node_lost" || spent.reason == "stopped" || spent.reason == "not_started") return;
+  Lock lock(mu_);
+  predictor_.learn(facts_of(record), schedule::Micros(spent.ended_us - spent.started_us));
+}
+
+// ---- submitting
+
+void Jobs::check_new(const Where& where, const NewJob& job, const Rules& rules, Faults& faults) {
+  check(job.spec, faults);
+  check(job.spec, where.tenant.str(), rules, faults);
+  const auto snapshot = parts_.directory.snapshot();
+  const auto* tenant = snapshot->find<iam::Tenant>(where.tenant.str());
+  for (const auto& zone : job.spec.nodes.zones)
+    if (!tenant || std::find(tenant->zones.begin(), tenant->zones.end(), ZoneName{zone}) == tenant->zones.end())
+      faults.push_back({"spec.nodes.zones", fmt::format("'{}' is none of the tenant's zones", zone)});
+  const auto now = parts_.clock.wall().count();
+  if (const auto deadline = parse_time(job.spec.deadline)) {
+    const auto begins = std::max(now, parse_time(job.spec.not_before).value_or(0));
+    if (begins + job.spec.expected_us > *deadline)
+      faults.push_back({"spec.deadline", fmt::format("cannot be met: the earliest it can be done is {}",
+                                                     format_time(begins + job.spec.expected_us))});
+  }
+  for (const auto& [list, at] :
+       {std::pair(&job.spec.after.ok, "spec.after.ok"), {&job.spec.after.any, "spec.after.any"}})
+    for (std::size_t i = 0; i < list->size(); ++i)
+      if (faults.empty() && !store_.is_in(where, (*list)[i]))
+        faults.push_back({fmt::format("{}[{}]", at, i), fmt::format("no job {} in this project", (*list)[i])});
+}
+
+std::vector<Record> Jobs::prepare(const Where& where, const std::string& owner, std::vector<NewJob> jobs,
+                                  const std::function<std::string(std::size_t, const std::string&)>& place_of) {
+  if (!parts_.directory.snapshot()->find<iam::Project>(iam::owned_name(where.tenant.str(), where.project.str())))
+    throw Error(Code::not_found, fmt::format("no project {}/{}", where.tenant.str(), where.project.str()));
+  const auto rules = this->rules();
+  Faults faults;
+  std::size_t many = 0;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    Faults own;
+    check_new(where, jobs[i], *rules, own);
+    for (auto& fault : own) faults.push_back({place_of(i, fault.where), std::move(fault.what)});
+    many += jobs[i].spec.array ? static_cast<std::size_t>(jobs[i].spec.array->count) : 1;
+  }
+  refuse_if_any("job", std::move(faults));
+  if (many > options_.submit_max)
+    throw Error(Code::invalid, fmt::format("{} jobs at once; at most {}", many, options_.submit_max));
+  const auto outlook = dispatcher_->outlook();
+  if (outlook->pending + outlook->running + many > options_.live_max)
+    throw Error(Code::exhausted, fmt::format("{} jobs are waiting or running: try again later", outlook->pending));
+  std::vector<Record> out;
+  out.reserve(many);
+  for (auto& job : jobs) {
+    const auto count = job.spec.array ? job.spec.array->count : 1;
+    const auto array = job.spec.array ? format_id(ids_.next()) : "";
+    Record record;
+    record.where = where;
+    record.name = std::move(job.name);
+    record.owner = owner;
+    record.labels = std::move(job.labels);
+    record.spec = std::make_shared<const JobSpec>(std::move(job.spec));
+    record.array = array;
+    record.submitted_us = parts_.clock.wall().count();
+    record.life.why = "submitted by " + owner;
+    record.life.not_before_us = parse_time(record.spec->not_before).value_or(0);
+    for (std::int64_t i = 0; i < count; ++i) {
+      record.id = ids_.next<schedule::JobTag>();
+      record.array_index = i;
+      out.push_back(record);
+    }
+  }
+  return out;
+}
+
+void Jobs::insert(sql::Writer& writer, const std::vector<Record>& records) {
+  store_.insert(writer, records);
+  writer.after_commit([this, records] { dispatcher_->tell(Submitted{records}); });
+}
+
+void Jobs::wish(sql::Writer& writer, const Where& where, const Wish& wish) {
+  store_.wish(writer, where, wish);
+  writer.after_commit([this, wish] { dispatcher_->tell(Wished{wish}); });
+}
+
+// ---- looking
+
+Explanation Jobs::explain(const Record& record) {
+  Explanation out;
+  const auto outlook = dispatcher_->outlook();
+  if (record.life.phase != Phase::pending && record.life.phase != Phase::admitted) {
+    out.text = std::string(name_of(record.life.phase)) + (record.life.why.empty() ? "" : ": " + record.life.why);
+    return out;
+  }
+  for (const auto& promised : outlook->promised)
+    if (promised.job == record.id) out.promised_us = promised.start.count();
+  for (const auto& wait : *outlook->waits) {
+    if (wait.job != record.id) continue;
+    out.reason = schedule::name_of(wait.reason);
+    out.text = in_words(wait);
+    if (wait.reason == schedule::Reason::not_before && record.life.not_before_us > 0)
+      out.text += " before " + format_time(record.life.not_before_us);
+    if (!wait.behind.empty()) out.behind = wait.behind.str();
+    if (wait.reserved != schedule::kNever) out.promised_us = wait.reserved.count();
+    return out;
+  }
+  out.reason = "new";
+  out.text = "has not been looked at yet";
+  return out;
+}
+
+std::vector<QueueView> Jobs::queues(const std::string& tenant) {
+  std::vector<QueueView> out;
+  const auto rules = this->rules();
+  for (const auto& [queue, held, pending, running] : dispatcher_->outlook()->queues) {
+    const auto slash = queue.name.find('/');
+    if (!tenant.empty()) {
+      if (slash != std::string::npos && queue.name.substr(0, slash) != tenant) continue;
+      if (slash == std::string::npos && rules->queue_of(tenant, queue.name) == std::nullopt) continue;
+    }
+    out.push_back({queue.name, queue.parent, queue.weight, pending, running,
+                   static_cast<double>(held.cpu_millis) / 1000, static_cast<double>(held.gpu_millis) / 1000,
+                   static_cast<double>(held.memory_bytes) / static_cast<double>(1 << 30)});
+  }
+  return out;
+}
+
+std::vector<NodeView> Jobs::nodes() {
+  std::vector<NodeView> out;
+  const auto outlook = dispatcher_->outlook();
+  for (std::size_t i = 0; i < outlook->nodes.size(); ++i) {
+    const auto& node = outlook->nodes[i];
+    const auto& free = outlook->free[i];
+    const auto owner = node.labels.find(std::string(kExecutorLabel));
+    out.push_back({node.name, node.zone, node.pool, owner == node.labels.end() ? "" : owner->second, node.up,
+                   static_cast<double>(node.capacity.cpu_millis) / 1000, static_cast<double>(free.cpu_millis) / 1000,
+                   static_cast<double>(node.capacity.gpu_millis) / 1000, static_cast<double>(free.gpu_millis) / 1000,
+                   node.capacity.memory_bytes, free.memory_bytes});
+  }
+  return out;
+}
+
+execute::LogPage Jobs::logs(const Where& where, JobId id, std::int64_t epoch, int rank, std::int64_t offset,
+                            std::int64_t bytes_max, sys::Micros wait) {
+  const auto until = parts_.clock.now() + wait;
+  for (;;) {
+    const auto record = store_.job(where, id);
+    const auto of = epoch > 0 ? epoch : record.life.epoch;
+    if (of > record.life.epoch) throw Error(Code::not_found, fmt::format("job {} had no attempt {}", id.str(), of));
+    const bool over = of < record.life.epoch || has_ended(record.life.phase);
+    execute::LogPage page;
+    page.next_offset = offset;
+    page.ended = over;
+    if (of > 0) {
+      try {
+        page = executor(record.life.executor).logs(attempt_name(id, of), rank, offset, bytes_max);
+        page.ended = page.ended && (over || record.life.phase == Phase::finishing);
+      } catch (const Error& e) {
+        if (e.code() != Code::not_found) throw;  // not begun yet, or dropped since
+      }
+    }
+    if (!page.text.empty() || page.ended || parts_.clock.now() >= until || stopping()) return page;
+    rest(kLogLook);
+  }
+}
+
+void Jobs::upkeep() {
+  std::set<JobId> live;
+  for (const auto& record : store_.live()) live.insert(record.id);
+  launches_.sweep([&](JobId id) { return live.contains(id); }, (parts_.clock.wall() - kLeftoversKept).count());
+}
+
+}  // namespace falaj::jobs

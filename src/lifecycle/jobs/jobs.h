@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "foundation/sys/random.h"
+#include "lifecycle/jobs/dispatcher.h"
+#include "lifecycle/jobs/launches.h"
+#include "lifecycle/jobs/workers.h"
+#include "lifecycle/schedule/predict.h"
+
+namespace falaj::jobs {
+
+struct JobsOptions {
+  LaunchOptions launch;
+  DispatcherOptions dispatcher;
+  std::size_t starters = 4, keepers = 2;
+  std::size_t submit_max = 100'000;  // jobs of one call
+  std::size_t live_max = 1'000'000;  // jobs that have not ended
+  sys::Micros poll_wait = std::chrono::seconds(1);
+  sys::Micros nodes_every = std::chrono::seconds(5);
+};
+
+struct Explanation {
+  std::string reason;  // as schedule::Reason says it; "" = it does not wait
+  std::string text;    // in words
+  std::string behind;  // the job that what is free is promised to
+  std::optional<std::int64_t> start_p50_us, start_p90_us, promised_us;
+};
+
+struct QueueView {
+  std::string name, parent;
+  double weight = 1;
+  std::int64_t pending = 0, running = 0;
+  double cpus = 0, gpus = 0, memory_gib = 0;  // held
+};
+
+struct NodeView {
+  std::string name, zone, pool, executor;
+  bool up = true;
+  double cpus = 0, cpus_free = 0, gpus = 0, gpus_free = 0;
+  std::int64_t memory_bytes = 0, memory_free_bytes = 0;
+};
+
+// Jobs, from their submission to what is left of them. Thread-safe.
+class Jobs {
+ public:
+  static std::span<const sql::Migration> migrations() { return Store::migrations(); }
+  struct Parts {
+    sql::Database& database;
+    resource::Resources& resources;
+    iam::Directory& directory;
+    vault::Vault& vault;
+    track::Track& track;
+    const sys::Clock& clock;
+    sys::Random& random;
+    Metrics& metrics;
+    std::shared_ptr<Bell> bell;  // rung when queues and the like change
+  };
+  using Executors = std::vector<std::pair<std::string, execute::Executor*>>;  // the first is the default
+  // All of them outlive this.
+  Jobs(Parts parts, Executors executors, JobsOptions options);
+  ~Jobs();
+  void start();  // goes on with what was there
+  void stop();   // what runs goes on running; idempotent
+
+  // ---- submitting: prepare, then insert in the caller's write
+  // Throws invalid with every fault of every job; `place_of` says where a path of the job of that index is.
+  std::vector<Record> prepare(const Where& where, const std::string& owner, std::vector<NewJob> jobs,
+                              const std::function<std::string(std::size_t, const std::string&)>& place_of);
+  void insert(sql::Writer& writer, const std::vector<Record>& records);
+  void wish(sql::Writer& writer, const Where& where, const Wish& wish);  // throws not_found
+
+  // ---- looking
+  Record job(const Where& where, JobId id) { return store_.job(where, id); }
+  std::vector<Record> list(const Where& where, const ListJobs& which) { return store_.list(where, which); }
+  std::vector<Transition> history(JobId id) { return store_.history(id); }
+  std::vector<Usage> usage(const iam::Scope& scope, UsageBy by, std::int64_t from_us, std::int64_t until_us) {
+    return store_.usage(scope, by, from_us, until_us);
+  }
+  Explanation explain(const Record& record);
+  std::vector<QueueView> queues(const std::string& tenant);
+  std::vector<NodeView> nodes();
+  // Of an attempt (0 = the newest), waiting up to `wait` for more than `offset`.
+  execute::LogPage logs(const Where& where, JobId id, std::int64_t epoch, int rank, std::int64_t offset,
+                        std::int64_t bytes_max, sys::Micros wait);
+
+  // Now and then: drops what ended jobs left behind long ago.
+  void upkeep();
+
+ private:
+  class LiveHands;
+  void dispatch();                          // the dispatcher's thread
+  void watch(const std::string& executor);  // one thread for each executor
+  execute::Executor& executor(const std::string& name) const;
+  std::shared_ptr<const Rules> rules() EXCLUDES(mu_);
+  void check_new(const Where& where, const NewJob& job, const Rules& rules, Faults& faults);
+  std::string zone_of(const Where& where) const;
+  std::vector<std::pair<std::string, std::int64_t>> quotas(const Where& where) const;
+  schedule::Guess guess(const Record& record) EXCLUDES(mu_);
+  void learn(const Record& record, const Spent& spent) EXCLUDES(mu_);
+  bool stopping() const { return stopping_.load(); }
+  void rest(sys::Micros span) EXCLUDES(mu_);
+
+  const Parts parts_;
+  const Executors executors_;
+  const JobsOptions options_;
+  sys::Ids ids_;
+  Store store_;
+  Launches launches_;
+  std::unique_ptr<LiveHands> hands_;
+  std::unique_ptr<Dispatcher> dispatcher_;
+  std::atomic<bool> stopping_{false};
+  std::vector<std::thread> threads_;
+
+  Mutex mu_;  // guards everything below
+  std::condition_variable stop_asked_;
+  schedule::Predictor predictor_ GUARDED_BY(mu_);
+  std::shared_ptr<const Rules> rules_ GUARDED_BY(mu_);  // null = read anew for the next who asks
+};
+
+}  // namespace falaj::jobs

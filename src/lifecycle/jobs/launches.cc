@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lifecycle/jobs/launches.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "foundation/base/error.h"
+#include "foundation/base/log.h"
+#include "foundation/sys/files.h"
+#include "lifecycle/track/artifacts.h"
+
+namespace falaj::jobs {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kTokenFile = "token";
+constexpr std::int64_t kTokenLifeUs = std::int64_t{7} * 86'400 * kSecondUs, kTokenSlackUs = 3600 * kSecondUs;
+constexpr std::size_t kOutputsMax = 100'000, kDepthMax = 32;
+// What the token of a job is good for, in its project: to log into runs. It is never worth more than its owner.
+const std::vector<std::string> kTokenActions = {"experiment.read", "experiment.write", "run.read",
+                                                "run.write",       "model.read",       "model.write"};
+
+sql::Act act_of(const Record& record, std::string_view verb) {
+  return {"system/jobs", std::string(verb), record.scope().str(), ""};
+}
+
+template <class F>
+void with_directory(std::string_view doing, F work) {
+  try {
+    work();
+  } catch (const fs::filesystem_error& e) {
+    throw Error(Code::unavailable, fmt::format("{}: {}", doing, e.code().message()));
+  }
+}
+
+execute::Isolation isolation_named(std::string_view name) {
+  for (const auto level : {execute::Isolation::restricted, execute::Isolation::contained, execute::Isolation::isolated})
+    if (execute::name_of(level) == name) return level;
+  return execute::Isolation::none;
+}
+
+// Every file below a directory, as paths within it. Links and devices are not there.
+void list_files(sys::Files& files, const std::string& below, std::size_t depth, std::vector<std::string>& out) {
+  if (depth > kDepthMax) throw Error(Code::exhausted, fmt::format("directories nested more than {} deep", kDepthMax));
+  for (const auto& info : files.list(below)) {
+    const auto path = below.empty() ? info.name : fmt::format("{}/{}", below, info.name);
+    if (info.directory)
+      list_files(files, path, depth + 1, out);
+    else
+      out.push_back(path);
+    if (out.size() > kOutputsMax) throw Error(Code::exhausted, fmt::format("more than {} files", kOutputsMax));
+  }
+}
+
+track::RunStatus run_status(const Record& record) {
+  if (record.life.verdict == name_of(Phase::succeeded)) return track::RunStatus::finished;
+  return record.life.verdict == name_of(Phase::cancelled) ? track::RunStatus::killed : track::RunStatus::failed;
+}
+
+}  // namespace
+
+std::vector<execute::Task> tasks_of(const Record& record) {
+  std::vector<execute::Task> out;
+  const auto each = record.spec->gpus >= 1 ? static_cast<std::size_t>(record.spec->gpus) : std::size_t{1};
+  for (const auto& place : record.life.places) {
+    for (std::int64_t i = 0; i < place.tasks; ++i) {
+      execute::Task task;
+      task.rank = static_cast<int>(out.size());
+      task.node = place.node;
+      for (std::size_t k = 0; k < each; ++k)
+        if (const auto at = static_cast<std::size_t>(i) * each + k; at < place.gpus.size())
+          task.gpus.push_back(place.gpus[at]);
+      out.push_back(std::move(task));
+    }
+  }
+  return out;
+}
+
+Launches::Prepared Launches::prepare(const Record& record) {
+  const auto& spec = *record.spec;
+  const auto at = home(record);
+  Prepared out;
+  auto& launch = out.launch;
+  launch.attempt = record.attempt();
+  launch.command = spec.command;
+  launch.work_directory = fmt::format("{}/work.{}", at, record.life.epoch);
+  launch.checkpoint_directory = at + "/checkpoint";
+  with_directory("making the directories of a job", [&] {
+    for (const auto* name : {"checkpoint", "outputs"}) fs::create_directories(fs::path(at) / name);
+    fs::create_directories(launch.work_directory);
+  });
+  launch.mounts.push_back({at + "/outputs", true});
+  for (const auto& input : spec.inputs) stage(record, input);
+  if (!spec.inputs.empty()) launch.mounts.push_back({at + "/inputs", false});
+  if (!spec.image.empty()) {
+    const auto slash = spec.image.rfind('/');
+    if (slash == std::string::npos ||
+        std::find(options_.images.begin(), options_.images.end(), spec.image.substr(0, slash)) ==
+            options_.images.end() ||
+        spec.image.substr(slash + 1).starts_with('.'))
+      throw Error(Code::denied, fmt::format("image: '{}' is not in a directory of images of this server", spec.image));
+    launch.image = spec.image;
+  }
+  launch.tasks = tasks_of(record);
+  launch.limits = {std::llround(spec.cpus * 1000), spec.memory_bytes, spec.disk_bytes, spec.processes};
+  launch.isolation_min = std::max(options_.isolation_min, isolation_named(spec.isolation));
+  launch.network = spec.network == "host" ? execute::Network::host : execute::Network::none;
+  launch.time_limit = sys::Micros(spec.time_limit_us);
+  launch.grace = sys::Micros(spec.grace_us);
+  launch.queue = spec.queue;
+  if (!spec.deadline.empty()) launch.deadline = sys::Micros(parse_time(spec.deadline).value_or(0));
+  launch.gpu_type = spec.gpu_type;
+  launch.gpus_per_task = static_cast<std::int64_t>(spec.gpus);
+  if (spec.run.make) out.run_id = run_of(record);
+  add_environment(record, out, launch);
+  return out;
+}
+
+std::string Launches::run_of(const Record& record) {
+  if (!record.life.run_id.empty()) return record.life.run_id;
+  auto& track = parts_.track;
+  track::NewRun run;
+  if (const auto& name = record.spec->run.experiment; !name.empty()) {
+    try {
+      run.experiment = track.experiment_by_name(record.where, name).number;
+    } catch (const Error& e) {
+      if (e.code() != Code::not_found) throw;
+      run.experiment = track.create_experiment(record.where, name, {}, act_of(record, "experiment.create"));
+    }
+  }
+  run.name = record.name;
+  run.user = record.owner.substr(record.owner.rfind('/') + 1);
+  run.start_ms = record.life.placed_us / 1000;
+  run.tags = {{"falaj.job", record.id.str()}};
+  if (!record.array.empty()) {
+    run.tags.push_back({"falaj.array", record.array});
+    run.tags.push_back({"falaj.array_index", std::to_string(record.array_index)});
+  }
+  return track.create_run(record.where, run, act_of(record, "run.create")).info.run_id;
+}
+
+// A new one for each attempt, unless this attempt was prepared before and has one.
+std::string Launches::token_of(const Record& record) {
+  auto files = sys::open_files(home(record) + "/secret");
+  const auto name = fmt::format("{}.{}", kTokenFile, record.life.epoch);
+  if (files->stat(name)) return std::string(as_text(files->read_all(name, 4096)));
+  const auto limit = record.spec->time_limit_us;
+  iam::NewToken token;
+  token.principal = iam::Principal::parse(record.owner);
+  token.name = "job " + record.attempt();
+  token.restrictions = {{kTokenActions, record.where.scope()}};
+  token.ttl_us =
+      std::min(limit > 0 ? limit + record.spec->grace_us + kTokenSlackUs : kTokenLifeUs, iam::kTokenLifeMaxUs);
+  const auto issued = parts_.database.write(
+      act_of(record, "token.create"), [&](sql::Writer& writer) { return parts_.directory.issue_token(writer, token); });
+  files->write_all(name, as_bytes(issued.text));
+  return issued.text;
+}
+
+void Launches::revoke_token(const Record& record) {
+  const auto at = home(record) + "/secret";
+  if (!fs::exists(at)) return;
+  auto files = sys::open_files(at);
+  for (const auto& info : files->list("")) {
+    const auto text = files->read_all(info.name, 4096);
+    const auto token = iam::parse_credential(iam::CredentialKind::token, as_text(text));
+    if (!token) continue;
+    try {
+      parts_.database.write(act_of(record, "token.revoke"),
+                            [&](sql::Writer& writer) { parts_.directory.revoke_token(writer, token->id); });
+    } catch (const Error& e) {
+      if (e.code() != Code::not_found) throw;
+    }
+  }
+}
+
+void Launches::stage(const Record& record, const InputSpec& input) {
+  const auto into = fmt::format("{}/inputs/{}", home(record), input.name);
+  const auto done = into + ".staged";
+  if (fs::exists(done)) return;
+  with_directory("staging inputs", [&] {
+    fs::remove_all(into);
+    fs::create_directories(into);
+  });
+  if (!input.dataset.empty()) {
+    if (!options_.stage_dataset) throw Error(Code::invalid, "inputs: this server has no datasets");
+    options_.stage_dataset(record.where, input.dataset, into);
+  } else if (!input.artifact.empty()) {
+    const auto slash = input.artifact.find('/');
+    const auto run = input.artifact.substr(0, slash);
+    const auto path = slash == std::string::npos ? "" : track::checked_artifact_path(input.artifact.substr(slash + 1));
+    parts_.track.run_info(record.where, run);  // of this project
+    stage_blobs(record, track::run_artifact(run, path), into);
+  } else {
+    stage_blobs(record, input.blob, into);
+  }
+  with_directory("staging inputs", [&] { fs::create_directory(done); });
+}
+
+// A blob, or all whose names have `name` as their directory. The vault checks every byte against its digest.
+void Launches::stage_blobs(const Record& record, const std::string& name, const std::string& into) {
+  auto files = sys::open_files(into);
+  std::size_t found = 0;
+  const auto take = [&](const vault::Entry& entry, const std::string& as) {
+    auto reader = parts_.vault.open(record.where, entry, 0, entry.bytes);
+    auto file = files->create();
+    for (auto piece = reader->next(); !piece.empty(); piece = reader->next()) file->write(piece);
+    file->commit(as, sys::NewFile::Durable::at_sync, sys::NewFile::Existing::replace);
+    found += 1;
+  };
+  const auto below = name.ends_with('/') ? name : name + "/";
+  for (std::string after;;) {
+    const auto page = parts_.vault.list(record.where, below, after, 1000);
+    for (const auto& entry : page) take(entry, entry.name.substr(below.size()));
+    if (page.size() < 1000) break;
+    after = page.back().name;
+  }
+  if (found > 0) return;
+  const auto entry = parts_.vault.info(record.where, name);  // throws not_found
+  take(entry, name.substr(name.rfind('/') + 1));
+}
+
+void Launches::add_environment(const Record& record, const Prepared& prepared, execute::Launch& launch) {
+  const auto& spec = *record.spec;
+  const auto at = home(record);
+  auto& env = launch.environment;
+  env["PATH"] = "/usr/local/bin:/usr/bin:/bin";
+  env["HOME"] = launch.work_directory;
+  env["LANG"] = "C.UTF-8";
+  for (const auto& [key, value] : spec.environment) env[key] = value;
+  env["FALAJ_JOB_ID"] = record.id.str();
+  env["FALAJ_JOB_NAME"] = record.name;
+  env["FALAJ_ATTEMPT"] = std::to_string(record.life.epoch);
+  env["FALAJ_TENANT"] = record.where.tenant.str();
+  env["FALAJ_PROJECT"] = record.where.project.str();
+  env["FALAJ_CHECKPOINT_DIR"] = launch.checkpoint_directory;
+  env["FALAJ_OUTPUTS"] = at + "/outputs";
+  if (!spec.inputs.empty()) env["FALAJ_INPUTS"] = at + "/inputs";
+  if (!record.array.empty()) {
+    env["FALAJ_ARRAY_ID"] = record.array;
+    env["FALAJ_ARRAY_INDEX"] = std::to_string(record.array_index);
+    env["FALAJ_ARRAY_COUNT"] = std::to_string(spec.array ? spec.array->count : 1);
+  }
+  if (!prepared.run_id.empty()) env["MLFLOW_RUN_ID"] = env["FALAJ_RUN_ID"] = prepared.run_id;
+  // Without the network nobody can be called, so there is no token to lose either.
+  if (launch.network != execute::Network::host) return;
+  const auto url = options_.url ? options_.url() : "";
+  if (url.empty()) return;
+  const auto token = token_of(record);
+  launch.mounts.push_back({at + "/secret", false});
+  env["FALAJ_URL"] = url;
+  env["FALAJ_TOKEN_FILE"] = fmt::format("{}/secret/{}.{}", at, kTokenFile, record.life.epoch);
+  env["MLFLOW_TRACKING_URI"] =
+      fmt::format("{}/mlflow/{}/{}", url, record.where.tenant.str(), record.where.project.str());
+  env["MLFLOW_TRACKING_TOKEN"] = token;
+}
+
+void Launches::keep(const Record& record) {
+  const auto& life = record.life;
+  if (life.run_id.empty()) return tidy(record);
+  const auto outputs = home(record) + "/outputs";
+  if (fs::exists(outputs)) {
+    auto files = sys::open_files(outputs);
+    std::vector<std::string> paths;
+    list_files(*files, "", 0, paths);
+    std::size_t at = 0;
+    const auto next = [&]() -> std::optional<vault::NewFile> {
+      if (at == paths.size()) return std::nullopt;
+      const auto& path = paths[at++];
+      std::shared_ptr<sys::ReadFile> file = files->open(path);
+      auto offset = std::make_shared<std::uint64_t>(0);
+      return vault::NewFile{track::run_artifact(life.run_id, track::checked_artifact_path(path)), file->size(),
+                            [file, offset](std::span<std::byte> out) {
+                              const auto read = file->read(*offset, out);
+                              *offset += read;
+                              return read;
+                            }};
+    };
+    if (!paths.empty()) parts_.vault.put_many(record.where, std::nullopt, next, act_of(record, "artifact.put"));
+  }
+  track::Batch batch;
+  if (life.end) {
+    batch.tags = {{"falaj.exit", life.end->signal != 0 ? fmt::format("signal {}", life.end->signal)
+                                                       : fmt::format("exit {}", life.end->exit_code)},
+                  {"falaj.reason", life.end->reason},
+                  {"falaj.cpu_seconds", fmt::format("{:.2f}", static_cast<double>(life.end->cpu_us) / 1e6)},
+                  {"falaj.memory_peak_bytes", std::to_string(life.end->memory_peak_bytes)}};
+    parts_.track.log(record.where, life.run_id, batch, act_of(record, "run.log"));
+  }
+  track::RunChange change;
+  change.status = run_status(record);
+  change.end_ms = parts_.clock.wall().count() / 1000;
+  parts_.track.update_run(record.where, life.run_id, change, act_of(record, "run.update"));
+  tidy(record);
+}
+
+void Launches::tidy(const Record& record) {
+  const auto at = home(record);
+  with_directory("removing the directories of a job", [&] {
+    if (!fs::exists(at)) return;
+    revoke_token(record);
+    const bool succeeded = record.life.phase == Phase::succeeded || record.life.verdict == name_of(Phase::succeeded);
+    if (succeeded) {
+      fs::remove_all(at);
+      return;
+    }
+    for (const auto& entry : fs::directory_iterator(at))
+      if (entry.path().filename() != "checkpoint") fs::remove_all(entry.path());
+    if (fs::is_empty(fs::path(at) / "checkpoint")) fs::remove_all(at);
+  });
+}
+
+std::size_t Launches::sweep(const std::function<bool(JobId)>& is_live, std::int64_t unchanged_since_us) {
+  std::size_t gone = 0;
+  if (!fs::exists(options_.directory)) return gone;
+  auto files = sys::open_files(options_.directory);
+  for (const auto& info : files->list("")) {
+    if (!info.directory || info.modified_us > unchanged_since_us) continue;
+    try {
+      if (is_live(JobId::parse(info.name))) continue;
+    } catch (const Error&) {
+      continue;  // not a job's
+    }
+    with_directory("removing the directories of a job", [&] { fs::remove_all(options_.directory + "/" + info.name); });
+    gone += 1;
+  }
+  return gone;
+}
+
+}  // namespace falaj::jobs

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "foundation/sys/clock.h"
+#include "governance/iam/directory.h"
+#include "governance/vault/vault.h"
+#include "lifecycle/execute/executor.h"
+#include "lifecycle/jobs/record.h"
+#include "lifecycle/track/track.h"
+#include "storage/sql/database.h"
+
+namespace falaj::jobs {
+
+// Puts the rows of a dataset's version, "flights@3", as files into a directory.
+using StageDataset = std::function<void(const Where& where, const std::string& version, const std::string& directory)>;
+
+struct LaunchOptions {
+  std::string directory;  // absolute; below it each job has its own
+  execute::Isolation isolation_min = execute::Isolation::isolated;
+  std::vector<std::string> images;   // directories of which jobs may use what is directly below
+  std::function<std::string()> url;  // of this server, as jobs reach it
+  StageDataset stage_dataset;
+};
+
+// What surrounds an attempt: its directories, what it reads, its token, its run; and what is kept of it afterwards.
+// Thread-safe. Everything here can be done again after a kill.
+//
+//   <directory>/<job>/checkpoint   the same for every attempt       $FALAJ_CHECKPOINT_DIR
+//                     outputs      kept as the run's files          $FALAJ_OUTPUTS
+//                     inputs       read-only                        $FALAJ_INPUTS
+//                     secret       the token, read-only             $FALAJ_TOKEN_FILE
+//                     work.<epoch> where it begins; goes with the attempt
+class Launches {
+ public:
+  struct Parts {
+    sql::Database& database;
+    iam::Directory& directory;
+    vault::Vault& vault;
+    track::Track& track;
+    const sys::Clock& clock;
+  };
+  Launches(Parts parts, LaunchOptions options) : parts_(parts), options_(std::move(options)) {}
+
+  struct Prepared {
+    execute::Launch launch;
+    std::string run_id;  // "" = it has none
+  };
+  Prepared prepare(const Record& record);
+  void keep(const Record& record);  // its files and how it ended
+  void tidy(const Record& record);  // a job that succeeded leaves nothing behind, another its checkpoint
+  // Drops what jobs left that are not among these and whose directories have not changed since. How many.
+  std::size_t sweep(const std::function<bool(JobId)>& is_live, std::int64_t unchanged_since_us);
+
+ private:
+  std::string home(const Record& record) const { return options_.directory + "/" + record.id.str(); }
+  std::string run_of(const Record& record);
+  std::string token_of(const Record& record);
+  void revoke_token(const Record& record);
+  void stage(const Record& record, const InputSpec& input);
+  void stage_blobs(const Record& record, const std::string& prefix, const std::string& into);
+  void add_environment(const Record& record, const Prepared& prepared, execute::Launch& launch);
+
+  const Parts parts_;
+  const LaunchOptions options_;
+};
+
+// The tasks of an attempt, rank by rank, as they are placed.
+std::vector<execute::Task> tasks_of(const Record& record);
+
+}  // namespace falaj::jobs

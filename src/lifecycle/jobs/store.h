@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lifecycle/jobs/record.h"
+#include "storage/sql/database.h"
+
+namespace falaj::jobs {
+
+// One entry of a job's history.
+struct Transition {
+  std::int64_t number = 0, at_us = 0, epoch = 0;
+  Phase phase = Phase::pending;
+  std::string why;
+};
+
+// A job as it is now, and what led there since it was last written.
+struct Change {
+  Record* record = nullptr;
+  std::vector<Transition> transitions;
+  std::vector<Spent> spent;
+  std::string granted;  // the wish that has been seen to; "" = none
+};
+
+// What a person asked of a job, until the dispatcher has seen to it.
+struct Wish {
+  JobId job;
+  std::string what, by;  // "cancel" or "requeue"
+};
+
+struct ListJobs {
+  std::string phase, queue, owner, name, array;  // "" = any
+  bool live = false;                             // only those that have not ended
+  std::string after;                             // the id that the page before ended with
+  std::size_t limit = 100;
+};
+
+// What attempts took, summed up by one of tenant, project, owner, queue, job.
+struct Usage {
+  std::string key;
+  std::int64_t jobs = 0, attempts = 0;
+  double cpu_seconds = 0;  // used
+  double cpu_allocated_seconds = 0, memory_gib_seconds = 0, gpu_seconds = 0;
+  double lost_seconds = 0;  // of attempts that a node or a failure took along: allocated processor seconds
+};
+enum class UsageBy { tenant, project, owner, queue, job };
+
+// What the dispatcher needs of a store. Requires: nobody else changes the life of a job.
+class Book {
+ public:
+  struct Outcome {
+    std::int64_t members = 0, live = 0, succeeded = 0;
+  };
+  virtual ~Book() = default;
+  virtual void write(std::span<Change> changes) = 0;  // all of it, durable, or none
+  virtual std::vector<Record> live() = 0;             // those that have not ended
+  virtual std::vector<Wish> wishes() = 0;             // that nobody has seen to
+  virtual std::optional<Record> find(JobId id) = 0;
+  // Of a job, or of all members of an array; nothing when there is none of that id.
+  virtual std::optional<Outcome> outcome(const std::string& id) = 0;
+};
+
+// The rows of jobs. Thread-safe, as the database is. Each write is one audited record.
+class Store final : public Book {
+ public:
+  static std::span<const sql::Migration> migrations();
+  explicit Store(sql::Database& database) : database_(database) {}
+
+  // ---- by whoever submits
+  void insert(sql::Writer& writer, std::span<const Record> records) const;
+  // Throws not_found. Returns the phase it is in.
+  Phase wish(sql::Writer& writer, const Where& where, const Wish& wish) const;
+
+  // ---- by the dispatcher alone
+  void write(std::span<Change> changes) override;
+  std::vector<Record> live() override;
+  std::vector<Wish> wishes() override;
+  std::optional<Record> find(JobId id) override;
+  std::optional<Outcome> outcome(const std::string& id) override;
+
+  // ---- by whoever looks
+  Record job(const Where& where, JobId id);  // throws not_found
+  bool is_in(const Where& where, const std::string& job_or_array) const;
+  std::vector<Record> list(const Where& where, const ListJobs& which) const;
+  std::vector<Transition> history(JobId id) const;
+  std::vector<Usage> usage(const iam::Scope& scope, UsageBy by, std::int64_t from_us, std::int64_t until_us) const;
+
+ private:
+  sql::Database& database_;
+};
+
+}  // namespace falaj::jobs
