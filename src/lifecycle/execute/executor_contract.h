@@ -125,6 +125,7 @@ TEST_P(ExecutorContract, PassesArgumentsAndEnvironmentAsTheyAre) {
 TEST_P(ExecutorContract, StartingAnAttemptAgainChangesNothing) {
   const auto once = launch("once.1", std::string("echo began >> runs; ") + kWait + "wc -l < runs");
   executor().start(once);
+  EXPECT_TRUE(is_known("once.1"));
   executor().start(once);
   await("once.1", [](const Report& report) { return report.phase == Phase::running; });
   executor().start(once);

@@ -201,19 +201,24 @@ class Keeper {
     } catch (const Error& error) {
       answer.refused = error;
     }
-    const bool starts =
-        question.ask == Ask::start && !answer.refused && !journal_.reports().count(question.order.launch.attempt);
-    if (starts) {
-      try {
-        Report report;
-        report.attempt = question.order.launch.attempt;
-        journal_.put(report);
-      } catch (const Error& error) {
-        answer.refused = error;
-      }
-    }
+    const bool starts = question.ask == Ask::start && !answer.refused && begin(question.order.launch.attempt, answer);
     send(peer, encode(answer));
-    if (starts && !answer.refused) start(question.order);  // after the answer: nobody waits for it
+    if (starts) start(question.order);  // after the answer: nobody waits for it
+  }
+
+  // Whoever hears that a start was taken has heard of the attempt before. False: it was there, or cannot be.
+  bool begin(const std::string& attempt, Statement& answer) {
+    if (journal_.reports().count(attempt)) return false;
+    try {
+      Report report;
+      report.attempt = attempt;
+      journal_.put(report);
+      tell_all({.told = Told::report, .report = std::move(report)});
+      return true;
+    } catch (const Error& error) {
+      answer.refused = error;
+      return false;
+    }
   }
 
   void greet(Peer& peer, Statement& answer) {
@@ -234,7 +239,6 @@ class Keeper {
 
   void start(const Order& order) {
     const std::string attempt = order.launch.attempt;
-    change(attempt, [](Report&) {});
     auto run = std::make_unique<Run>(
         loop_, clock_, machine_, fmt::format("{}/{}", logs_, attempt),
         Run::Calls{.running = [this, attempt](Isolation reached) { running(attempt, reached); },

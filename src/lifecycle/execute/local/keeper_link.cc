@@ -91,10 +91,12 @@ void KeeperLink::introduce(sys::Descriptor socket) {
   const auto is_answer = [](const Statement& statement) { return statement.told == Told::answer; };
   while (std::none_of(heard.statements.begin(), heard.statements.end(), is_answer))
     if (!read_some(heard)) away();
-  publish(std::move(heard), true);
-  Lock lock(mu_);
-  socket_ = std::move(socket);
-  if (stop_) ::shutdown(socket_.get(), SHUT_RDWR);
+  {
+    Lock lock(mu_);
+    socket_ = std::move(socket);
+    if (stop_) ::shutdown(socket_.get(), SHUT_RDWR);
+  }
+  publish(std::move(heard), true);  // who hears of it may ask
 }
 
 bool KeeperLink::read_some(Heard& heard) {
