@@ -70,7 +70,7 @@ function(falaj_united target out)
     file(CONFIGURE OUTPUT ${file} CONTENT "${text_${number}}" @ONLY)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # takes what such a file includes for headers; collects garbage too often
       set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS
-                                  "-Wno-subobject-linkage;SHELL:--param ggc-min-heapsize=524288")
+                                  "-Wno-subobject-linkage;--param=ggc-min-heapsize=524288")
     endif()
   endforeach()
   set(${out} ${given} ${united} PARENT_SCOPE)
