@@ -21,20 +21,11 @@ auto translated(F&& f) {
 
 }  // namespace
 
-struct Workspace::Prepared::Rep {
-  Rep(Workspace::Rep& room, const std::string& sql)
-      : of(room), connection(*room.database), statement(room.prepare(connection, sql)) {}
+struct Workspace::Cursor::Rep {
+  explicit Rep(Workspace::Rep& room) : of(room), connection(*room.database) {}
   Workspace::Rep& of;
   duckdb::Connection connection;  // of its own: a connection has one answer at a time
-  duckdb::unique_ptr<duckdb::PreparedStatement> statement;
-};
-
-Workspace::Prepared::Prepared(std::shared_ptr<Rep> rep) : rep_(std::move(rep)) {}
-Workspace::Prepared::Prepared(Prepared&&) noexcept = default;
-Workspace::Prepared::~Prepared() = default;
-
-struct Workspace::Cursor::Rep {
-  std::shared_ptr<Prepared::Rep> prepared;
+  duckdb::unique_ptr<duckdb::PreparedStatement> prepared;
   duckdb::unique_ptr<duckdb::QueryResult> result;
   duckdb::unique_ptr<duckdb::DataChunk> held;
   std::optional<Flattened> flat;
@@ -45,28 +36,20 @@ Workspace::Cursor::Cursor(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
 Workspace::Cursor::Cursor(Cursor&&) noexcept = default;
 Workspace::Cursor::~Cursor() = default;
 
-Workspace::Prepared Workspace::prepare(const std::string& sql) {
-  return Prepared(std::make_shared<Prepared::Rep>(*rep_, sql));
-}
-
-Workspace::Cursor Workspace::Prepared::open(std::span<const Value> values) {
-  auto rep = std::make_unique<Cursor::Rep>();
-  rep->prepared = rep_;
-  rep->result = rep_->of.start(*rep_->statement, values, {});
-  return Cursor(std::move(rep));
-}
-
 Workspace::Cursor Workspace::open(const std::string& sql, std::span<const Value> values) {
-  return prepare(sql).open(values);
+  auto rep = std::make_unique<Cursor::Rep>(*rep_);
+  rep->prepared = rep_->prepare(rep->connection, sql);
+  rep->result = rep_->start(*rep->prepared, values, {});
+  return Cursor(std::move(rep));
 }
 
 const Chunk* Workspace::Cursor::next() {
   auto& r = *rep_;
   r.chunk.reset();
   r.flat.reset();
-  r.held = r.prepared->of.fetch(*r.result);
+  r.held = r.of.fetch(*r.result);
   if (!r.held) return nullptr;
-  translated([&] { r.flat.emplace(*r.prepared->connection.context, *r.held); });
+  translated([&] { r.flat.emplace(*r.connection.context, *r.held); });
   r.chunk.emplace(r.flat->chunk());
   return &*r.chunk;
 }

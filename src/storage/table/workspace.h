@@ -101,7 +101,6 @@ class Workspace {
   // A table that the statement needs and that is not here, if there is one; other faults are thrown.
   std::optional<std::string> missing_table(const std::string& sql);
 
-  class Prepared;
   // The answer of a SELECT, taken chunk by chunk; several may be open at once, beside other statements.
   class Cursor {
    public:
@@ -111,28 +110,11 @@ class Workspace {
 
    private:
     friend class Workspace;
-    friend class Prepared;
     struct Rep;
     explicit Cursor(std::unique_ptr<Rep> rep);
     std::unique_ptr<Rep> rep_;
   };
   Cursor open(const std::string& sql, std::span<const Value> values = {});
-
-  // A SELECT that was looked at once, to be run often: for few rows that takes longer than the rest. It has one answer
-  // at a time, and goes before its workspace.
-  class Prepared {
-   public:
-    ~Prepared();
-    Prepared(Prepared&&) noexcept;
-    Cursor open(std::span<const Value> values = {});
-
-   private:
-    friend class Workspace;
-    struct Rep;
-    explicit Prepared(std::shared_ptr<Rep> rep);
-    std::shared_ptr<Rep> rep_;
-  };
-  Prepared prepare(const std::string& sql);
 
   // Rows for a table that is there, value by value.
   class Filler {
