@@ -21,6 +21,7 @@
 #include <fmt/format.h>
 
 #include "foundation/base/text.h"
+#include "lifecycle/execute/local/networks.h"
 #include "lifecycle/execute/local/small_file.h"
 
 namespace falaj::execute::local {
@@ -203,7 +204,8 @@ class Init {
       running_.erase(task);
       if (!running_.empty()) continue;
       kill_all();
-      tell({.what = InitSays::What::all_ended});
+      const bool clean = attempt_.network >= 0 && network_is_clean();
+      tell({.what = InitSays::What::all_ended, .status = clean});
       ::_exit(0);
     }
   }

@@ -225,7 +225,8 @@ class Keeper {
     peer.greeted = true;
     for (const auto& [attempt, report] : journal_.reports())
       send(peer, encode(Statement{.told = Told::report, .report = report}));
-    answer.abilities = {static_cast<int>(::getpid()), machine_.isolation_max(), machine_.lacking()};
+    answer.abilities = {static_cast<int>(::getpid()), machine_.isolation_max(), machine_.has_namespaces(),
+                        machine_.cgroups() != nullptr, machine_.lacking()};
   }
 
   void check_start(const Order& order) const {

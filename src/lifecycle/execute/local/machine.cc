@@ -15,6 +15,7 @@
 
 #include "foundation/base/error.h"
 #include "foundation/base/text.h"
+#include "lifecycle/execute/local/made_namespace.h"
 #include "lifecycle/execute/local/sandbox.h"
 #include "lifecycle/execute/local/small_file.h"
 
@@ -56,32 +57,16 @@ void name_self(unsigned inside, unsigned user, unsigned group) {
 
 // A namespace that only says: what is ours (0) on disk is theirs.
 sys::Descriptor map_to(unsigned outside) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) fail_machine("a pipe", errno);
-  sys::Descriptor ready(ends[0]), tell(ends[1]);
-  int back[2];
-  if (::pipe2(back, O_CLOEXEC) != 0) fail_machine("a pipe", errno);
-  sys::Descriptor hold(back[0]), release(back[1]);
-  const pid_t child = ::fork();
-  if (child < 0) fail_machine("a process", errno);
-  if (child == 0) {
-    release = sys::Descriptor();
-    char byte = ::unshare(CLONE_NEWUSER) == 0;
-    [[maybe_unused]] auto n = ::write(tell.get(), &byte, 1);
-    n = ::read(hold.get(), &byte, 1);
-    ::_exit(0);
-  }
-  char made = 0;
-  [[maybe_unused]] const auto n = ::read(ready.get(), &made, 1);
-  const std::string process = fmt::format("/proc/{}", child);
-  int error = made ? 0 : EPERM;
-  for (const char* file : {"uid_map", "gid_map"})
-    if (error == 0) error = write_small(fmt::format("{}/{}", process, file), fmt::format("0 {} 1", outside));
-  sys::Descriptor map(error == 0 ? ::open((process + "/ns/user").c_str(), O_RDONLY | O_CLOEXEC) : -1);
-  release = sys::Descriptor();
-  ::waitpid(child, nullptr, 0);
-  if (!map) fail_machine("mapping the owners of files", error ? error : errno);
-  return map;
+  return made_namespace(
+      "user", [] { return ::unshare(CLONE_NEWUSER) == 0 ? nullptr : "making it"; },
+      [&](pid_t child) -> const char* {
+        for (const char* file : {"uid_map", "gid_map"})
+          if (const int error = write_small(fmt::format("/proc/{}/{}", child, file), fmt::format("0 {} 1", outside))) {
+            errno = error;
+            return "mapping the owners of files";
+          }
+        return nullptr;
+      });
 }
 
 }  // namespace

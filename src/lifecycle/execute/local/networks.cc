@@ -8,16 +8,11 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
-#include <system_error>
 
-#include <fmt/format.h>
-
-#include "foundation/base/error.h"
 #include "foundation/base/text.h"
+#include "lifecycle/execute/local/made_namespace.h"
 #include "lifecycle/execute/local/small_file.h"
 
 namespace falaj::execute::local {
@@ -26,11 +21,6 @@ namespace {
 constexpr std::size_t kReadyMax = 64;
 // Besides 127.0.0.1: resolvers asked for addresses "as configured" find none when there is only that one.
 constexpr const char* kOtherAddress = "198.18.0.1";
-
-[[noreturn]] void fail_network(std::string_view doing) {
-  throw Error(Code::unavailable,
-              fmt::format("a network of its own: {}: {}", doing, std::generic_category().message(errno)));
-}
 
 bool bring_up_loopback() {
   const sys::Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -46,39 +36,30 @@ bool bring_up_loopback() {
   return ::ioctl(socket.get(), SIOCSIFADDR, &request) == 0;
 }
 
+sys::Descriptor new_network() {
+  return made_namespace("net", [] {
+    if (::unshare(CLONE_NEWNET) != 0) return "making it";
+    return bring_up_loopback() ? nullptr : "its loopback";
+  });
+}
+
 }  // namespace
 
-Networks::Networks() : own_(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) {
-  if (!own_) fail_network("ours");
-  ready_.push_back(make());
-}
-
-sys::Descriptor Networks::make() {
-  if (::unshare(CLONE_NEWNET) != 0) fail_network("making it");
-  const bool up = bring_up_loopback();
-  sys::Descriptor made(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
-  CHECK(::setns(own_.get(), CLONE_NEWNET) == 0, "the way back into our own network is closed");
-  if (!up || !made) fail_network("its loopback");
-  return made;
-}
+Networks::Networks() { ready_.push_back(new_network()); }
 
 sys::Descriptor Networks::take() {
-  if (ready_.empty()) return make();
+  if (ready_.empty()) return new_network();
   auto network = std::move(ready_.back());
   ready_.pop_back();
   return network;
 }
 
 void Networks::give_back(sys::Descriptor network) {
-  if (ready_.size() < kReadyMax && is_clean(network.get())) ready_.push_back(std::move(network));
+  if (ready_.size() < kReadyMax) ready_.push_back(std::move(network));
 }
 
-// Connections that wait for their last packets to age outlive whoever opened them.
-bool Networks::is_clean(int network) {
-  if (::setns(network, CLONE_NEWNET) != 0) return false;
-  const std::string sockets =
-      read_small("/proc/thread-self/net/sockstat") + read_small("/proc/thread-self/net/sockstat6");
-  CHECK(::setns(own_.get(), CLONE_NEWNET) == 0, "the way back into our own network is closed");
+bool network_is_clean() {
+  const std::string sockets = read_small("/proc/self/net/sockstat") + read_small("/proc/self/net/sockstat6");
   if (sockets.empty()) return false;
   for (const auto line : split(sockets, '\n')) {
     const auto words = split(line, ' ');

@@ -12,16 +12,16 @@ namespace falaj::execute::local {
 // them can change them. Not thread-safe.
 class Networks {
  public:
-  Networks();              // throws unavailable when there are none to be had
-  sys::Descriptor take();  // throws unavailable
-  void give_back(sys::Descriptor network);
+  Networks();                               // throws unavailable when there are none to be had
+  sys::Descriptor take();                   // throws unavailable
+  void give_back(sys::Descriptor network);  // Requires: nothing is left in it
 
  private:
-  sys::Descriptor make();
-  bool is_clean(int network);
-
-  sys::Descriptor own_;
   std::vector<sys::Descriptor> ready_;
 };
+
+// Whether no socket is left in the network of this process; connections that wait for their last packets to age outlive
+// whoever opened them.
+bool network_is_clean();
 
 }  // namespace falaj::execute::local

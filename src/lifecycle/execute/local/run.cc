@@ -318,7 +318,7 @@ void Run::finish(Ending ending) {
   }
   ending.used = tasks_.empty() || !tasks_[0].group ? used_ : grouped;
   ending.at = clock_.wall();
-  if (network_) machine_.networks().give_back(std::move(network_));
+  network_ = sys::Descriptor();
   calls_.ended(std::move(ending));
 }
 

@@ -48,7 +48,7 @@ struct InitSays {
   enum class What : int { running, failed, task_ended, all_ended };
   What what = What::running;
   int rank = 0;
-  int status = 0;  // as wait gives it
+  int status = 0;  // of task_ended: as wait gives it; of all_ended: 1 when its network can be used again
   int error = 0;
   std::int64_t cpu_us = 0, memory_peak_bytes = 0;  // of the task and those of its children that it waited for
   char text[96] = {};                              // of failed: what it was doing

@@ -7,12 +7,10 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <filesystem>
 #include <set>
 #include <system_error>
@@ -21,6 +19,7 @@
 
 #include "foundation/base/error.h"
 #include "foundation/base/text.h"
+#include "lifecycle/execute/local/made_namespace.h"
 #include "lifecycle/execute/local/small_file.h"
 
 namespace falaj::execute::local {
@@ -107,37 +106,7 @@ const char* assemble(int files) {
 
 View::View(const std::string& host_name, unsigned user) : files_(new_memory_files()) {
   fill(host_name, user);
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) fail_view("a pipe");
-  const sys::Descriptor outcome(ends[0]), hold(ends[1]);
-  int back[2];
-  if (::pipe2(back, O_CLOEXEC) != 0) fail_view("a pipe");
-  const sys::Descriptor release(back[0]);
-  sys::Descriptor held(back[1]);
-  const pid_t child = ::fork();
-  if (child < 0) fail_view("a process");
-  if (child == 0) {
-    ::close(held.get());
-    const char* failed = assemble(files_.get());
-    const int error = failed ? errno : 0;
-    char text[128] = {};
-    if (failed) fmt::format_to_n(text, sizeof text - 1, "{}", failed);
-    [[maybe_unused]] auto n = ::write(hold.get(), &error, sizeof error);
-    n = ::write(hold.get(), text, sizeof text);
-    n = ::read(release.get(), text, 1);  // until the parent has taken the namespace
-    ::_exit(0);
-  }
-  int error = EIO;
-  char text[129] = {};
-  const bool told =
-      ::read(outcome.get(), &error, sizeof error) == sizeof error && ::read(outcome.get(), text, 128) == 128;
-  if (told && error == 0)
-    mounts_ = sys::Descriptor(::open(fmt::format("/proc/{}/ns/mnt", child).c_str(), O_RDONLY | O_CLOEXEC));
-  held = sys::Descriptor();
-  ::waitpid(child, nullptr, 0);
-  errno = error;
-  if (!told || error != 0) fail_view(text[0] ? text : "assembling it");
-  if (!mounts_) fail_view("taking it");
+  mounts_ = made_namespace("mnt", [this] { return assemble(files_.get()); });
 }
 
 void View::fill(const std::string& host_name, unsigned user) const {

@@ -244,6 +244,8 @@ Bytes encode(const Statement& statement) {
       }
       out.u32(static_cast<std::uint32_t>(statement.abilities.keeper_pid));
       put_enum(out, statement.abilities.isolation_max);
+      out.u8(statement.abilities.namespaces);
+      out.u8(statement.abilities.groups);
       out.text(statement.abilities.lacking);
       break;
     case Told::report:
@@ -269,6 +271,8 @@ Statement decode_statement(BytesView frame) {
       }
       statement.abilities.keeper_pid = take_int(in);
       statement.abilities.isolation_max = take_enum(in, Isolation::none, Isolation::isolated);
+      statement.abilities.namespaces = take_bool(in);
+      statement.abilities.groups = take_bool(in);
       statement.abilities.lacking = in.text();
       break;
     case Told::report:

@@ -36,6 +36,8 @@ struct Order {
 struct Abilities {
   int keeper_pid = 0;
   Isolation isolation_max = Isolation::none;
+  bool namespaces = false;  // used where they are there, also where the level is lower for want of groups
+  bool groups = false;
   std::string lacking;
 };
 
