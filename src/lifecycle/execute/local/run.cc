@@ -284,6 +284,7 @@ void Run::hear(const InitSays& says) {
     case InitSays::What::task_ended:
       return task_ended(says);
     case InitSays::What::all_ended:
+      if (network_ && says.status != 0) machine_.networks().give_back(std::move(network_));
       return finish(failed_ ? *failed_ : ending_of(ends_, cause_));
   }
 }
