@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lifecycle/execute/slurm/attempt_files.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <unistd.h>
-
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -52,6 +48,7 @@ namespace falaj::execute::slurm {
 namespace {
 
 constexpr std::string_view kLaunch = "launch", kJob = "job", kStopping = "stopping", kEnding = "ending";
+constexpr std::string_view kNobody = "nobody\n";  // holds the claim of an attempt that no job may run
 constexpr std::size_t kSmallBytesMax = 16 << 20;
 
 bool is_log(std::string_view name) { return name.starts_with("rank.") && name.ends_with(".log"); }
@@ -124,13 +121,7 @@ bool AttemptFiles::create(const Launch& launch) {
   return true;
 }
 
-// The claim is a link, which Files does not see.
-void AttemptFiles::remove_claim(const std::string& attempt) const {
-  ::unlink((root_ + "/" + path(attempt, kClaim)).c_str());
-}
-
 void AttemptFiles::remove(const std::string& attempt) {
-  remove_claim(attempt);
   remove_if(attempt, is_any);
   files_->remove(attempt);
 }
@@ -167,23 +158,18 @@ std::optional<Stored> AttemptFiles::load(const std::string& attempt) {
   return out;
 }
 
-std::optional<Claim> AttemptFiles::claim(const std::string& attempt) const {
-  char target[PATH_MAX];
-  const auto name = root_ + "/" + path(attempt, kClaim);
-  const auto length = ::readlink(name.c_str(), target, sizeof target);
-  if (length < 0) return std::nullopt;
-  return parse_claim({target, static_cast<std::size_t>(length)});
-}
+std::optional<Claim> AttemptFiles::claim(const std::string& attempt) { return parse_claim(small(attempt, kClaim)); }
 
-bool AttemptFiles::close(const std::string& attempt) const {
-  const auto name = root_ + "/" + path(attempt, kClaim);
-  if (::symlink("nobody", name.c_str()) == 0) return true;
-  return errno == EEXIST && !claim(attempt);
+bool AttemptFiles::close(const std::string& attempt) {
+  const auto file = files_->create();
+  file->write(as_bytes(kNobody));
+  file->commit(path(attempt, kClaim), sys::NewFile::Durable::at_sync, sys::NewFile::Existing::keep);
+  return small(attempt, kClaim) == kNobody;
 }
 
 Evidence AttemptFiles::evidence(const std::string& attempt) {
   Evidence out;
-  out.claimed = claim(attempt).has_value();
+  out.claimed = files_->stat(path(attempt, kClaim)) && small(attempt, kClaim) != kNobody;
   out.end = parse_end(small(attempt, kEnd));
   out.status = small(attempt, kStatus);
   out.refused = small(attempt, kRefused);
@@ -220,7 +206,6 @@ void AttemptFiles::remove_if(const std::string& attempt, bool (*chosen)(std::str
 }
 
 void AttemptFiles::forget(const std::string& attempt) {
-  remove_claim(attempt);
   // The record last: what is forgotten by half is still known after a restart.
   remove_if(attempt, [](std::string_view name) { return is_no_log(name) && name != kLaunch && name != kEnding; });
   remove_if(attempt, [](std::string_view name) { return is_no_log(name) && name != kEnding; });

@@ -40,9 +40,9 @@ class AttemptFiles {
   void set_ending(const std::string& attempt, const Ending& ending);  // durable
   std::optional<Stored> load(const std::string& attempt);
 
-  std::optional<Claim> claim(const std::string& attempt) const;
+  std::optional<Claim> claim(const std::string& attempt);
   // No job may run it any more, unless one does already: false then.
-  bool close(const std::string& attempt) const;
+  bool close(const std::string& attempt);
   // What the scripts left; `job` and `stop` are for the caller to fill in.
   Evidence evidence(const std::string& attempt);
 
@@ -55,7 +55,6 @@ class AttemptFiles {
   std::string path(std::string_view attempt, std::string_view name) const;
   std::string small(const std::string& attempt, std::string_view name);  // "" when it is not there
   void put(const std::string& attempt, std::string_view name, std::string_view text, sys::NewFile::Durable durable);
-  void remove_claim(const std::string& attempt) const;
   void remove_if(const std::string& attempt, bool (*chosen)(std::string_view name));
 
   const std::string root_;

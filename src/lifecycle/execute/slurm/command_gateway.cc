@@ -11,7 +11,7 @@ namespace falaj::execute::slurm {
 namespace {
 
 std::vector<std::string> sbatch_words(const Submission& s) {
-  std::vector<std::string> words{"sbatch", "--parsable", "--no-requeue", "--export=NONE"};
+  std::vector<std::string> words{"sbatch", "--parsable", "--no-requeue"};
   const auto say = [&](std::string_view option, const auto& value) {
     words.push_back(fmt::format("--{}={}", option, value));
   };
@@ -53,6 +53,8 @@ class CommandGateway final : public Gateway {
  public:
   CommandGateway(const Settings& settings, sys::Processes& processes) : settings_(settings), processes_(processes) {}
 
+  // Slurm hands our environment on; it is the least there is, and the task script takes the rest away. --export=NONE
+  // would give the job that of a login instead.
   SlurmId submit(const Submission& submission) override {
     const auto result = run(sbatch_words(submission), "submitting a job");
     if (result.status != 0) throw failure("submitting a job", result);
@@ -66,6 +68,11 @@ class CommandGateway final : public Gateway {
   }
 
   void signal(SlurmId job, int signal) override {
+    // Told to signal a job that waits, scancel itself waits, for minutes.
+    const auto state =
+        run({"squeue", "--noheader", "--format=%T", "--jobs=" + std::to_string(job)}, "signalling a job");
+    if (const auto word = trim(state.output); word == "PENDING" || word == "CONFIGURING")
+      throw Error(Code::conflict, "the job waits in Slurm's queue");
     const auto result =
         run({"scancel", "--batch", fmt::format("--signal={}", signal), std::to_string(job)}, "signalling a job");
     if (result.errors.find("can not be altered now") != std::string::npos)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lifecycle/execute/slurm/ending.h"
 
+#include <signal.h>
 #include <string.h>
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace falaj::execute::slurm {
 namespace {
 
 constexpr int kCheckpointed = 75;
-constexpr std::string_view kErrorLine = "srun: error: ";
+constexpr std::string_view kErrorLine = "srun: error: ", kToldLine = "told";
 
 int signal_called(std::string_view name) {
   constexpr int kSignals = 64;
@@ -49,12 +50,27 @@ std::optional<int> first_rank(std::string_view ranks) {
   return static_cast<int>(*rank);
 }
 
+std::optional<std::pair<std::int64_t, std::int64_t>> two_numbers(std::string_view text, char between) {
+  if (!text.ends_with('\n')) return std::nullopt;  // still being written
+  const auto parts = split(text.substr(0, text.size() - 1), between);
+  if (parts.size() != 2) return std::nullopt;
+  const auto first = parse_int(parts[0]), second = parse_int(parts[1]);
+  if (!first || !second) return std::nullopt;
+  return std::pair(*first, *second);
+}
+
 std::string last_line(std::string_view text) {
   const auto lines = split(trim(text), '\n');
   return std::string(lines.back().substr(0, 300));
 }
 
 bool node_failed(std::string_view state) { return state == "NODE_FAIL" || state == "BOOT_FAIL"; }
+
+// Rather than by its own tasks, or by us.
+bool ended_by_slurm(std::string_view state) {
+  return state == "TIMEOUT" || state == "DEADLINE" || state == "PREEMPTED" || state == "CANCELLED" ||
+         state == "OUT_OF_MEMORY" || node_failed(state);
+}
 
 // What Slurm's own state says when no task says more.
 Ending by_state(std::string_view state, bool began) {
@@ -78,41 +94,61 @@ Ending by_state(std::string_view state, bool began) {
              state.empty() ? "Slurm has forgotten it, and it left no record" : "it left no record of its end");
 }
 
-Ending stopped(Stop stop) {
+Ending stopped(Stop stop, const Failure* how) {
   Ending out;
   out.reason = stop == Stop::time_limit ? Reason::time_limit : Reason::stopped;
+  out.message = stop == Stop::time_limit ? "ran longer than it may" : "was told to stop";
+  if (how) out.exit_code = how->exit_code, out.signal = how->signal, out.rank = how->rank;
   return out;
 }
 
-// It began and srun has returned: the tasks' own ends decide, unless something ended them from outside.
-Ending by_tasks(const Evidence& e, const std::vector<Failure>& failures, std::string_view state) {
-  const auto bad = std::ranges::find_if(failures, [](const Failure& f) { return f.exit_code != kCheckpointed; });
+Ending by_itself(const Failure& failure) {
   Ending out;
-  if (bad == failures.end()) {
-    if (!failures.empty()) {
-      out.reason = Reason::checkpointed;
-      out.exit_code = kCheckpointed;
-      out.rank = failures.front().rank;
-    } else if (e.end->exit_code != 0) {  // srun itself failed
-      if (e.stop != Stop::none) return stopped(e.stop);
-      out.reason = Reason::not_started;
-      out.message = "Slurm could not start its tasks: " + last_line(e.status);
-      if (node_failed(state)) out = by_state(state, true);
-    }
+  out.exit_code = failure.exit_code;
+  out.signal = failure.out_of_memory ? SIGKILL : failure.signal;
+  out.rank = failure.rank;
+  if (failure.out_of_memory) {
+    out.reason = Reason::out_of_memory;
+    out.message = fmt::format("task {} took more memory than it may", failure.rank);
+  } else if (failure.signal != 0) {
+    out.reason = Reason::signalled;
+    const char* name = ::sigabbrev_np(failure.signal);
+    out.message =
+        fmt::format("task {} was killed by SIG{}", failure.rank, name ? name : std::to_string(failure.signal));
+  } else if (failure.exit_code == kCheckpointed) {
+    out.reason = Reason::checkpointed;
+  } else {
+    out.message = fmt::format("task {} ended with status {}", failure.rank, failure.exit_code);
+  }
+  return out;
+}
+
+// It began and srun has returned: the tasks' own ends decide, unless Slurm ended them.
+Ending by_tasks(const Evidence& e, std::string_view state) {
+  const auto failures = failures_of(e.status);
+  const auto saved = [](const Failure& f) { return f.exit_code == kCheckpointed; };
+  const auto own = std::ranges::find_if(failures, [&](const Failure& f) { return !saved(f) && !f.told; });
+  const auto checkpoint = std::ranges::find_if(failures, saved);
+  const Failure* first = failures.empty() ? nullptr : &failures.front();
+  const bool told = e.status.find("told\n") != e.status.npos;
+
+  if (own != failures.end() && !ended_by_slurm(state)) return by_itself(*own);
+  if (e.stop == Stop::time_limit && told) return stopped(e.stop, first);
+  if (state == "TIMEOUT" || state == "DEADLINE" || node_failed(state)) return by_state(state, true);
+  if (checkpoint != failures.end()) return by_itself(*checkpoint);
+  if (e.stop != Stop::none && (told || state == "CANCELLED")) return stopped(e.stop, first);
+  if (own != failures.end() || ended_by_slurm(state)) {
+    auto out = by_state(state, true);
+    if (first) out.exit_code = first->exit_code, out.signal = first->signal, out.rank = first->rank;
     return out;
   }
-  if (e.stop != Stop::none)
-    out = stopped(e.stop);
-  else if (bad->out_of_memory)
-    out.reason = Reason::out_of_memory;
-  else if (state == "TIMEOUT" || state == "DEADLINE" || state == "PREEMPTED" || state == "CANCELLED" ||
-           state == "OUT_OF_MEMORY" || node_failed(state))
-    out = by_state(state, true);
-  else if (bad->signal != 0)
-    out.reason = Reason::signalled;
-  out.rank = bad->rank;
-  out.exit_code = bad->exit_code;
-  out.signal = bad->out_of_memory ? 9 : bad->signal;
+  Ending out;
+  if (e.end->exit_code == 0) return out;
+  // srun failed, and no task did.
+  out.exit_code = e.end->exit_code;
+  if (e.status.empty()) return out;
+  out.reason = Reason::not_started;
+  out.message = "Slurm could not start its tasks: " + last_line(e.status);
   return out;
 }
 
@@ -127,11 +163,10 @@ Ending reason_of(const Evidence& e) {
     out.message = space == e.refused.npos ? "" : std::string(trim(std::string_view(e.refused).substr(space)));
     return out;
   }
-  if (!e.claimed) return e.stop != Stop::none ? stopped(e.stop) : by_state(state, false);
-  const auto failures = failures_of(e.status);
-  if (e.end) return by_tasks(e, failures, state);
-  // The batch script was killed before it could write its record: what it heard until then may tell more.
-  if (e.stop != Stop::none) return stopped(e.stop);
+  if (!e.claimed) return e.stop != Stop::none ? stopped(e.stop, nullptr) : by_state(state, false);
+  if (e.end) return by_tasks(e, state);
+  // The batch script was killed before it could write its record.
+  if (e.stop != Stop::none && !node_failed(state)) return stopped(e.stop, nullptr);
   return by_state(state, true);
 }
 
@@ -139,7 +174,9 @@ Ending reason_of(const Evidence& e) {
 
 std::vector<Failure> failures_of(std::string_view status) {
   std::vector<Failure> out;
+  bool told = false;
   for (auto line : split(status, '\n')) {
+    told = told || line == kToldLine;
     // "srun: error: NODE: task 0: HOW" or "tasks 0-3,5".
     if (!line.starts_with(kErrorLine)) continue;
     const auto task = line.find(": task");
@@ -152,25 +189,22 @@ std::vector<Failure> failures_of(std::string_view status) {
     auto failure = failure_called(rest.substr(colon + 2));
     if (!rank || !failure) continue;
     failure->rank = *rank;
+    failure->told = told;
     out.push_back(*failure);
   }
   return out;
 }
 
 std::optional<Claim> parse_claim(std::string_view text) {
-  const auto parts = split(trim(text), '.');
-  if (parts.size() != 2) return std::nullopt;
-  const auto job = parse_int(parts[0]), ns = parse_int(parts[1]);
-  if (!job || !ns) return std::nullopt;
-  return Claim{*job, Micros{*ns / 1000}};
+  const auto numbers = two_numbers(text, '.');
+  if (!numbers) return std::nullopt;
+  return Claim{numbers->first, Micros{numbers->second}};
 }
 
 std::optional<EndRecord> parse_end(std::string_view text) {
-  const auto parts = split(trim(text), ' ');
-  if (parts.size() != 2) return std::nullopt;
-  const auto code = parse_int(parts[0]), ns = parse_int(parts[1]);
-  if (!code || !ns) return std::nullopt;
-  return EndRecord{static_cast<int>(*code), Micros{*ns / 1000}};
+  const auto numbers = two_numbers(text, ' ');
+  if (!numbers) return std::nullopt;
+  return EndRecord{static_cast<int>(numbers->first), Micros{numbers->second}};
 }
 
 bool is_terminal(std::string_view state) {

@@ -20,6 +20,7 @@ struct Failure {
   int exit_code = 0;
   int signal = 0;
   bool out_of_memory = false;
+  bool told = false;  // the tasks had been told to end before
   friend bool operator==(const Failure&, const Failure&) = default;
 };
 // In the order in which srun learnt of them. Lines that are about something else are passed over.
@@ -29,13 +30,13 @@ struct Claim {
   SlurmId job = 0;
   Micros at{0};
 };
-std::optional<Claim> parse_claim(std::string_view text);  // "<job id>.<ns>"
+std::optional<Claim> parse_claim(std::string_view text);  // "<job id>.<us>\n"
 
 struct EndRecord {
   int exit_code = 0;
   Micros at{0};
 };
-std::optional<EndRecord> parse_end(std::string_view text);  // "<exit code> <ns>"
+std::optional<EndRecord> parse_end(std::string_view text);  // "<exit code> <us>\n"
 
 // What is known of an attempt that runs no more.
 struct Evidence {
@@ -48,6 +49,8 @@ struct Evidence {
 
 bool is_terminal(std::string_view state);
 
+// As every executor judges: the first task that failed by itself decides; how tasks end that were told to does not
+// count against them; 75 holds for the attempt when no task failed otherwise by itself.
 Ending judge(const Evidence& evidence);
 
 }  // namespace falaj::execute::slurm

@@ -18,6 +18,7 @@ constexpr auto kFullListEvery = seconds(60);  // whatever changed, were the cloc
 constexpr std::int64_t kClocksApart_s = 10;
 constexpr int kMissingMax = 3;             // lists in a row without a job: Slurm has forgotten it
 constexpr auto kRecordWait = seconds(10);  // a shared file system may show a node's files late
+constexpr auto kOrphanWait = seconds(60);
 constexpr auto kRetry = seconds(1);
 constexpr auto kCancelAfter = seconds(5);  // the batch script was told to kill its tasks and still runs
 
@@ -107,8 +108,8 @@ void SlurmExecutor::take(const std::string& name, const std::optional<Job>& job)
   {
     Lock lock(mu_);
     auto& attempt = attempts_.at(name);
-    attempt.missing = job ? 0 : attempt.missing + 1;
-    if (!job && attempt.missing < kMissingMax) {
+    if (job) attempt.missing = 0;
+    if (!job && ++attempt.missing < kMissingMax) {
       full_list_at_ = Micros{0};
       return;
     }
@@ -136,6 +137,12 @@ void SlurmExecutor::conclude(const std::string& name, const Attempt& seen, const
       return;
     }
     if (evidence.claimed) evidence.end = EndRecord{job->exit_status >> 8, std::chrono::seconds(job->end_s)};
+  }
+  // A controller that lost its memory ends what it finds running on its nodes, but not at once. Before it has, another
+  // attempt of the same job would run beside this one.
+  if (!job && evidence.claimed && !evidence.end && clock_.now() < seen.ended_seen + kOrphanWait) {
+    full_list_at_ = Micros{0};
+    return;
   }
   if (!evidence.claimed && !files_.close(name)) return;  // it begins just now, after all
   auto ending = judge(evidence);

@@ -16,16 +16,29 @@ constexpr std::string_view kPath = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin
 constexpr std::size_t kScriptBytesMax = 1 << 20, kAttemptBytesMax = 128;
 
 constexpr std::string_view kBatch = R"sh(
-failed= stopping= code=
+# Where Slurm signals whole process trees it would hit every command run from here: records are made by the shell alone.
+stopping= code=
+now() {
+  at=${EPOCHREALTIME/[^0-9]/}
+  [ -n "$at" ] || printf -v at '%(%s)T000000' -1
+}
 # A stop that comes before the tasks are there is found by them when they begin.
-tell() { : >"$here/stop"; stopping=1; scancel --quiet --signal="$1" "$SLURM_JOB_ID.0"; }
-trap : TERM
+tell() {
+  stopping=1
+  : >"$here/stop"
+  echo told >>"$here/status"
+  scancel --quiet --signal="$1" "$SLURM_JOB_ID.0"
+}
+trap stopping=1 TERM
 trap 'tell TERM' USR1
 trap 'tell KILL' USR2
 # A second job of the same attempt, submitted because the answer to the first got lost, ends here; and one that is
 # forgotten.
 [ -e "$here/task" ] || exit 0
-ln -s "$SLURM_JOB_ID.$(date +%s%N)" "$here/claim" 2>/dev/null || exit 0
+now
+set -C
+{ printf '%s.%s\n' "$SLURM_JOB_ID" "$at" >"$here/claim"; } 2>/dev/null || exit 0
+set +C
 
 export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ]; then
@@ -35,8 +48,7 @@ if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ]; then
 fi
 [ ! -e "$here/hosts" ] || export SLURM_HOSTFILE=$here/hosts
 
-# srun must not be below this shell: where Slurm signals whole process trees it would take what is meant for us, and it
-# ends the tasks at once when it is told to.
+# srun must not be below this shell: it would take what is meant for us, and it ends the tasks at once when it is told to.
 exec 3< <(
   (setsid bash -c 'srun "$@" 2>&1; echo "end $?"' run "${options[@]}" bash "$here/task" </dev/null &)
 )
@@ -46,18 +58,18 @@ while :; do
     'end '*) code=${line#end } && break ;;
     *) printf '%s\n' "$line" >>"$here/status" ;;
   esac
-  # The first task that fails takes the others with it. One that saved its work (75) does not: they may be saving theirs.
+  # The first task that fails, or has saved its work (75), takes the others with it.
   case $line in
-    *': Exited with exit code 75') ;;
+    'srun: Job step aborted'* | 'srun: Force Terminated'*) stopping=1 ;; # by Slurm, which has told them
     'srun: error: '*': task'*': '*)
-      if [ "$tasks" -gt 1 ] && [ -z "$failed$stopping" ]; then
-        failed=1
-        scancel --quiet --signal=TERM "$SLURM_JOB_ID.0"
+      if [ "$tasks" -gt 1 ] && [ -z "$stopping" ]; then
+        tell TERM
         (sleep "$grace" && scancel --quiet --signal=KILL "$SLURM_JOB_ID.0") &
       fi ;;
   esac
 done
-printf '%s %s\n' "${code:-255}" "$(date +%s%N)" >"$here/end.new" && mv "$here/end.new" "$here/end"
+now
+printf '%s %s\n' "${code:-255}" "$at" >"$here/end"
 exit "${code:-255}"
 )sh";
 
@@ -89,6 +101,12 @@ bool is_node_name(std::string_view name) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' ||
            c == '_';
   });
+}
+
+bool is_plain_path(std::string_view path) {
+  if (!path.starts_with('/') || path.find('\0') != path.npos) return false;
+  const auto parts = split(path.substr(1), '/');
+  return std::ranges::none_of(parts, [](std::string_view part) { return part.empty() || part == "." || part == ".."; });
 }
 
 bool has_nul(std::string_view text) { return text.find('\0') != text.npos; }
@@ -141,7 +159,7 @@ void check_tasks(const Launch& launch, std::vector<Fault>& faults) {
 
 std::string log_name(int rank) { return fmt::format("rank.{}.log", rank); }
 
-std::string comment_of(std::string_view attempt) { return fmt::format("falaj attempt {}", attempt); }
+std::string comment_of(std::string_view directory) { return fmt::format("falaj {}", directory); }
 
 std::string quoted(std::string_view text) {
   std::string out = "'";
@@ -162,10 +180,9 @@ std::vector<Fault> faults_of(const Launch& launch, const Settings& settings) {
     if (has_nul(word)) faults.push_back({"command", "holds a NUL"});
   if (!launch.image.empty())
     faults.push_back({"image", "is not supported on Slurm: use what the nodes have installed"});
-  for (const auto& [where, path] : {std::pair{"work_directory", &launch.work_directory},
-                                    std::pair{"checkpoint_directory", &launch.checkpoint_directory}})
-    if ((!path->empty() && path->front() != '/') || has_nul(*path)) faults.push_back({where, "must be absolute"});
-  if (launch.work_directory.empty()) faults.push_back({"work_directory", "must not be empty"});
+  if (!is_plain_path(launch.work_directory)) faults.push_back({"work_directory", "must be a plain absolute path"});
+  if (!launch.checkpoint_directory.empty() && !is_plain_path(launch.checkpoint_directory))
+    faults.push_back({"checkpoint_directory", "must be a plain absolute path"});
   const auto reached = settings.isolation == "contained" ? Isolation::contained : Isolation::none;
   if (launch.isolation_min > reached)
     faults.push_back({"isolation_min", fmt::format("wants {}, but this cluster gives {}", name_of(launch.isolation_min),
@@ -188,8 +205,10 @@ std::string batch_script(const Launch& launch, const std::string& directory) {
                                    "--input=none",
                                    "--open-mode=append",
                                    "--export=ALL",
-                                   "--output=" + log};
-  if (const auto gpus = gpus_wanted(launch); !gpus.empty()) options.push_back("--gpus-per-task=" + gpus);
+                                   "--output=" + log,
+                                   "--error=" + directory + "/stepd.log"};  // Slurm's own words; see task_script
+  // Without their type, which the job has been given already: with it Slurm 22.05 shows a task none.
+  if (const auto gpus = gpus_per_task(launch); gpus > 0) options.push_back(fmt::format("--gpus-per-task={}", gpus));
   if (!launch.tasks.front().node.empty()) options.push_back("--distribution=arbitrary");
   std::string out = "#!/bin/bash\n";
   out += fmt::format("export PATH={} SLURM_EXPORT_ENV=ALL\nunset SLURM_JWT\n", kPath);
@@ -203,7 +222,7 @@ std::string batch_script(const Launch& launch, const std::string& directory) {
 std::string task_script(const Launch& launch, const std::string& directory) {
   std::string out = fmt::format("here={}\n", quoted(directory)) + std::string(kTask);
   out += fmt::format("cd -- {} || refuse 'the work directory cannot be entered'\n", quoted(launch.work_directory));
-  out += "unset SLURM_EXPORT_ENV SLURM_HOSTFILE OLDPWD\n";
+  out += "exec 2>&1\nunset SLURM_EXPORT_ENV SLURM_HOSTFILE OLDPWD HOME USER LOGNAME LC_ALL\n";
   const bool slurm_shows_gpus = gpus_per_task(launch) > 0;
   for (const auto& [name, value] : launch.environment) {
     if (name == "CUDA_VISIBLE_DEVICES" && slurm_shows_gpus) continue;
@@ -227,7 +246,7 @@ std::string hosts_file(const Launch& launch) {
 Submission submission_of(const Launch& launch, const Settings& settings, const std::string& directory, Micros now) {
   Submission s;
   s.name = launch.attempt;
-  s.comment = comment_of(launch.attempt);
+  s.comment = comment_of(directory);
   s.script = batch_script(launch, directory);
   s.script_file = directory + "/" + std::string(kBatchScript);
   s.directory = directory;

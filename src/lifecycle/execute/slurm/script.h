@@ -6,14 +6,13 @@
 //
 // Signals to the batch script, since slurmrestd reaches no other part of a job:
 //   USR1  the tasks get SIGTERM        USR2  the tasks get SIGKILL
-//   TERM  Slurm's own (time limit, scancel), which the tasks have got too: only waits for their end
+//   TERM  Slurm's own (time limit, preemption, scancel), which the tasks have got too: only waits for their end
 //
 // Files in the attempt's directory, besides the scripts:
-//   claim         a link to "<job id>.<start in ns>": made by the one job that may run the attempt
-//   status        what srun says of the tasks: one line for those of a node that failed alike
-//   refused       "<rank> <why>": the command could not be started
-//   end           "<exit code of srun> <end in ns>": every task has ended
-//   rank.<N>.log  what a task wrote
+//   claim         "<job id>.<start in us>": made by the one job that may run the attempt
+//   status        what srun says of the tasks, one line for those of a node that failed alike; "told" when they are
+//   told refused       "<rank> <why>": the command could not be started end           "<exit code of srun> <end in
+//   ns>": every task has ended rank.<N>.log  what a task wrote
 
 #include <string>
 #include <string_view>
@@ -39,6 +38,7 @@ std::string batch_script(const Launch& launch, const std::string& directory);
 std::string task_script(const Launch& launch, const std::string& directory);
 std::string hosts_file(const Launch& launch);  // one node a rank; "" = Slurm chooses
 Submission submission_of(const Launch& launch, const Settings& settings, const std::string& directory, Micros now);
-std::string comment_of(std::string_view attempt);
+// By which its job is found again in Slurm.
+std::string comment_of(std::string_view directory);
 
 }  // namespace falaj::execute::slurm

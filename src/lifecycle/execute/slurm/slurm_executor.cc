@@ -70,6 +70,7 @@ void SlurmExecutor::load() {
     }
     attempt.stored = std::move(*stored);
   }
+  fresh_ = !any_active();
 }
 
 std::vector<Node> SlurmExecutor::nodes() { return gateway_->nodes(); }
@@ -127,10 +128,10 @@ std::optional<SlurmId> SlurmExecutor::find_in_slurm(const std::string& attempt) 
   if (const auto claim = files_.claim(attempt)) return claim->job;
   const auto jobs = gateway_->jobs(0);
   if (!jobs) throw Error(Code::unavailable, "Slurm did not list its jobs");
-  const auto comment = comment_of(attempt);
+  const auto comment = comment_of(files_.directory(attempt));
   std::optional<SlurmId> out;
   for (const auto& job : *jobs)
-    if (job.name == attempt && job.comment == comment) out = std::max(out.value_or(0), job.id);
+    if (job.comment == comment) out = std::max(out.value_or(0), job.id);
   return out;
 }
 

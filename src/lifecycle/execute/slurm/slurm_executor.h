@@ -82,7 +82,7 @@ class SlurmExecutor final : public Executor {
   Attempts attempts_ GUARDED_BY(mu_);
   std::uint64_t version_ GUARDED_BY(mu_) = 1;
   bool stopping_ GUARDED_BY(mu_) = false, woken_ GUARDED_BY(mu_) = false;
-  bool fresh_ GUARDED_BY(mu_) = false;  // Slurm has been asked since we began
+  bool fresh_ GUARDED_BY(mu_) = false;  // what we loaded has been compared with Slurm
   std::string fault_ GUARDED_BY(mu_);   // why the last question got no answer
   std::thread follower_;
 };

@@ -2,9 +2,9 @@
 #include "lifecycle/execute/slurm/slurm_executor.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <fstream>
-#include <functional>
 
 #include "foundation/base/testing.h"
 #include "lifecycle/execute/slurm/testing.h"
@@ -12,76 +12,168 @@
 namespace falaj::execute::slurm {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(60);
-
-// A cluster, an executor on it, and words for what tests do with them.
-class OnCluster : public testing::TestWithParam<const char*> {
+// What only Slurm does; what every executor does is in executor_contract.h.
+class OnCluster : public ClusterTest {
  protected:
-  void SetUp() override {
-    if (!TestCluster::is_installed()) GTEST_SKIP() << "Slurm is not installed";
-    settings_ = cluster().settings(GetParam());
-    open();
-  }
-  virtual TestCluster& cluster() { return TestCluster::shared(); }
-  void open() {
-    executor_.reset();  // two on one directory is not allowed
-    executor_ = std::make_unique<SlurmExecutor>(settings_, make_gateway(settings_, processes_), clock_);
-  }
-
-  Launch launch(const std::string& attempt, const std::string& script, int tasks = 1) {
-    Launch out;
-    out.attempt = attempt;
-    out.command = {"bash", "-c", script};
-    out.environment = {{"PATH", "/usr/bin:/bin"}};
-    out.work_directory = settings_.directory + "-work/" + attempt;
-    for (int rank = 0; rank < tasks; ++rank) out.tasks.push_back({.rank = rank, .node = {}, .cpus = {}, .gpus = {}});
-    return out;
-  }
-
-  Report await(const std::string& attempt, const std::function<bool(const Report&)>& wanted) {
-    const auto until = clock_.now() + kPatience;
-    std::uint64_t seen = 0;
-    while (clock_.now() < until) {
-      try {
-        for (const auto& report : executor_->poll(seen, std::chrono::seconds(1)))
-          if (report.attempt == attempt && wanted(report)) return report;
-      } catch (const Error& error) {
-        if (error.code() != Code::unavailable) throw;
-      }
-    }
-    throw Error(Code::deadline, "it did not come to that: " + attempt);
-  }
-  Report await_end(const std::string& attempt) {
-    return await(attempt, [](const Report& r) { return r.phase == Phase::ended; });
-  }
-  std::string log(const std::string& attempt, int rank = 0) { return executor_->logs(attempt, rank, 0, 1 << 20).text; }
-  // Until the task has written this.
-  void await_log(const std::string& attempt, const std::string& text, int rank = 0) {
-    await(attempt, [](const Report& r) { return r.phase != Phase::starting; });
-    const auto until = clock_.now() + kPatience;
-    std::uint64_t seen = 0;
-    while (log(attempt, rank).find(text) == std::string::npos && clock_.now() < until) {
-      try {
-        executor_->poll(seen, std::chrono::milliseconds(20));
-      } catch (const Error&) {
-      }
-    }
-  }
-
-  sys::RealClock clock_;
-  sys::RealProcesses processes_;
-  Settings settings_;
-  std::unique_ptr<SlurmExecutor> executor_;
+  TestCluster& cluster() override { return TestCluster::shared(); }
 };
 
-TEST_P(OnCluster, RunsAndTellsTheEnd) {
-  executor_->start(launch("job1.1", "echo hello; echo error >&2; exit 3"));
-  const auto report = await_end("job1.1");
-  EXPECT_EQ(name_of(report.ending->reason), "finished") << report.ending->message;
-  EXPECT_EQ(report.ending->exit_code, 3);
-  EXPECT_GT(report.started.count(), 0);
-  EXPECT_GE(report.ending->at, report.started);
-  EXPECT_EQ(log("job1.1"), "hello\nerror\n");
+TEST_P(OnCluster, GivesEveryTaskOfAGangItsPlace) {
+  auto gang = launch("gang.1",
+                     "echo $RANK of $WORLD_SIZE local $LOCAL_RANK at $MASTER_ADDR $MASTER_PORT on $SLURMD_NODENAME", 3);
+  gang.tasks[0].node = "n2";
+  gang.tasks[1].node = gang.tasks[2].node = "n1";
+  executor_->start(gang);
+  EXPECT_EQ(name_of(await_end("gang.1").reason), "finished");
+  const auto port = std::to_string(10000 + std::stoll(report_of("gang.1").external_id) % 20000);
+  EXPECT_EQ(log("gang.1", 0), "0 of 3 local 0 at 127.0.0.1 " + port + " on n2\n");
+  EXPECT_EQ(log("gang.1", 1), "1 of 3 local 0 at 127.0.0.1 " + port + " on n1\n");
+  EXPECT_EQ(log("gang.1", 2), "2 of 3 local 1 at 127.0.0.1 " + port + " on n1\n");
+}
+
+TEST_P(OnCluster, GivesEachTaskGpusOfItsOwn) {
+  auto gang = launch("gpus.1", "echo $CUDA_VISIBLE_DEVICES", 2);
+  gang.gpus_per_task = 2;
+  gang.gpu_type = "a100";
+  gang.environment["CUDA_VISIBLE_DEVICES"] = "7";
+  for (auto& task : gang.tasks) task.node = "n3";
+  executor_->start(gang);
+  await_end("gpus.1");
+  EXPECT_EQ(log("gpus.1", 0), "0,1\n");
+  EXPECT_EQ(log("gpus.1", 1), "2,3\n");
+}
+
+TEST_P(OnCluster, InheritsNothingOfOurs) {
+  ::setenv("FALAJ_TEST_LEAK", "1", 1);
+  executor_->start(launch("env.1", "env"));
+  await_end("env.1");
+  for (const auto* name : {"FALAJ_TEST_LEAK", "\nHOME=", "\nUSER=", "SLURM_JWT", "SLURM_EXPORT_ENV", "SLURM_HOSTFILE"})
+    EXPECT_EQ(log("env.1").find(name), std::string::npos) << name;
+}
+
+TEST_P(OnCluster, TellsTasksOnceToStopAndWaitsForThem) {
+  // A second SIGTERM would interrupt the saving, and would be in the log.
+  executor_->start(launch("save.1",
+                          "trap 'echo told; [ $RANK = 0 ] || read -t 1 <>fifo; exit 75' TERM; mkfifo fifo 2>/dev/null; "
+                          "echo ready; while :; do read -t 0.1 <>fifo; done",
+                          2));
+  await_log("save.1", "ready");
+  await_log("save.1", "ready", 1);
+  executor_->stop("save.1", std::chrono::seconds(30));
+  const auto ending = await_end("save.1");
+  EXPECT_EQ(name_of(ending.reason), "checkpointed") << ending.message;
+  EXPECT_EQ(ending.exit_code, 75);
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(log("save.1", rank), "ready\ntold\n");
+}
+
+TEST_P(OnCluster, StopsWhatWaitsInTheQueue) {
+  auto large = launch("first.1", "echo ready; sleep 1000", 4);
+  large.limits.cpu_millis = 8000;
+  executor_->start(large);
+  await_log("first.1", "ready");
+  auto waiting = large;
+  waiting.attempt = "second.1";
+  executor_->start(waiting);
+  executor_->stop("second.1", std::chrono::seconds(30));
+  const auto second = await("second.1", [](const Report& r) { return r.phase == Phase::ended; });
+  EXPECT_EQ(name_of(second.ending->reason), "stopped") << second.ending->message;
+  EXPECT_EQ(second.started.count(), 0);
+  executor_->stop("first.1", {});
+  EXPECT_EQ(name_of(await_end("first.1").reason), "stopped");
+}
+
+TEST_P(OnCluster, TellsSignalsFromExitCodes) {
+  executor_->start(launch("signal.1", "kill -SEGV $$"));
+  executor_->start(launch("code.1", "exit 139"));
+  const auto killed = await_end("signal.1");
+  EXPECT_EQ(name_of(killed.reason), "signalled");
+  EXPECT_EQ(killed.signal, 11);
+  const auto code = await_end("code.1");
+  EXPECT_EQ(name_of(code.reason), "finished");
+  EXPECT_EQ(code.exit_code, 139);
+}
+
+TEST_P(OnCluster, EndsAtTheTimeLimit) {
+  auto slow = launch("slow.1", "sleep 1000");
+  slow.time_limit = std::chrono::milliseconds(500);
+  slow.grace = std::chrono::milliseconds(100);
+  executor_->start(slow);
+  EXPECT_EQ(name_of(await_end("slow.1").reason), "time_limit");
+}
+
+TEST_P(OnCluster, RefusesWhatCanNeverRun) {
+  auto many = launch("many.1", "true");
+  many.limits.cpu_millis = 9000;  // no node has so many
+  EXPECT_ERROR(executor_->start(many), Code::invalid);
+  auto isolated = launch("isolated.1", "true");
+  isolated.isolation_min = Isolation::isolated;
+  EXPECT_ERROR(executor_->start(isolated), Code::invalid);
+  std::uint64_t seen = 0;
+  EXPECT_TRUE(executor_->poll(seen, {}).empty());
+  EXPECT_ERROR(executor_->logs("many.1", 0, 0, 100), Code::not_found);
+}
+
+TEST_P(OnCluster, RunsNoAttemptTwice) {
+  for (int i = 0; i < 2; ++i) executor_->start(launch("once.1", "echo ran >>ran; cat ran"));
+  await_end("once.1");
+  executor_->start(launch("once.1", "echo ran >>ran; cat ran"));
+  open();
+  executor_->start(launch("once.1", "echo ran >>ran; cat ran"));
+  await_end("once.1");
+  EXPECT_EQ(log("once.1"), "ran\n");
+  EXPECT_EQ(jobs_of("once.1"), 1);
+}
+
+TEST_P(OnCluster, ShowsLogsWhileTheyAreWritten) {
+  executor_->start(launch("talks.1", "mkfifo go; echo one; read <go; echo two"));
+  await_log("talks.1", "one");
+  auto page = executor_->logs("talks.1", 0, 0, 100);
+  EXPECT_EQ(page.text, "one\n");
+  EXPECT_FALSE(page.ended);
+  std::ofstream(work("talks.1") + "/go") << "\n";
+  await_end("talks.1");
+  page = executor_->logs("talks.1", 0, page.next_offset, 100);
+  EXPECT_EQ(page.text, "two\n");
+  EXPECT_TRUE(page.ended);
+}
+
+TEST_P(OnCluster, SaysWhoEndedIt) {
+  executor_->start(launch("taken.1", "echo ready; sleep 1000"));
+  await_log("taken.1", "ready");
+  cluster().run({"scancel", report_of("taken.1").external_id});
+  EXPECT_EQ(name_of(await_end("taken.1").reason), "signalled");
+
+  auto hopeless = launch("late.1", "true");
+  hopeless.time_limit = std::chrono::hours(1);
+  hopeless.deadline = clock_.wall() + std::chrono::seconds(30);
+  executor_->start(hopeless);
+  const auto late = await_end("late.1");
+  EXPECT_EQ(name_of(late.reason), "time_limit") << late.message;
+}
+
+TEST_P(OnCluster, GivesItsPlaceToAnother) {
+  auto large = launch("low.1", "trap 'exit 75' TERM; echo ready; while :; do sleep 0.1; done", 4);
+  large.limits.cpu_millis = 8000;
+  executor_->start(large);
+  for (int rank = 0; rank < 4; ++rank) await_log("low.1", "ready", rank);
+  auto urgent = launch("high.1", "true", 4);
+  urgent.limits.cpu_millis = 8000;
+  urgent.queue = "urgent";
+  executor_->start(urgent);
+  EXPECT_EQ(name_of(await_end("low.1").reason), "checkpointed");
+  EXPECT_EQ(name_of(await_end("high.1").reason), "finished");
+}
+
+TEST_P(OnCluster, KnowsTheNodes) {
+  const auto nodes = executor_->nodes();
+  ASSERT_EQ(nodes.size(), 4U);
+  EXPECT_EQ(nodes[0].name, "n1");
+  EXPECT_EQ(nodes[0].cpu_millis, 8000);
+  EXPECT_EQ(nodes[0].memory_bytes, std::int64_t{4000} << 20);
+  ASSERT_EQ(nodes[0].gpus.size(), 4U);
+  EXPECT_EQ(nodes[0].gpus[3].type, "a100");
+  EXPECT_EQ(nodes[0].labels.at("slurm.feature/fake"), "true");
+  EXPECT_TRUE(nodes[0].up);
 }
 
 INSTANTIATE_TEST_SUITE_P(Rest, OnCluster, testing::Values("rest"));

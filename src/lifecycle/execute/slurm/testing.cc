@@ -4,6 +4,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -11,7 +12,9 @@
 #include <iterator>
 
 #include "foundation/base/error.h"
+#include "foundation/base/text.h"
 #include "lifecycle/execute/slurm/command.h"
+#include "lifecycle/execute/slurm/script.h"
 
 namespace falaj::execute::slurm {
 namespace {
@@ -79,12 +82,87 @@ std::string TestCluster::run(const std::vector<std::string>& command) {
   return run_command(processes_, argv, "running a command in the test cluster").output;
 }
 
+void TestCluster::await_saved() {
+  const auto state = directory_ / "state/job_state";
+  const auto written = [&] {
+    std::error_code none_yet;
+    return std::filesystem::last_write_time(state, none_yet);
+  };
+  const auto before = written();
+  run({"sbatch", "--hold", "--output=/dev/null", "--wrap=true"});  // something new to write down
+  while (written() == before) run({"scontrol", "ping"});
+}
+
 void TestCluster::kill(const std::string& daemon) {
   run_command(processes_, words({"kill", daemon}), "killing a daemon of the test cluster");
 }
 
-void TestCluster::start(const std::string& daemon) {
-  run_command(processes_, words({"start", daemon}), "starting a daemon of the test cluster");
+void TestCluster::start(const std::vector<std::string>& daemon) {
+  auto argv = words({"start"});
+  argv.insert(argv.end(), daemon.begin(), daemon.end());
+  run_command(processes_, argv, "starting a daemon of the test cluster");
+}
+
+void ClusterTest::SetUp() {
+  if (!TestCluster::is_installed()) GTEST_SKIP() << "Slurm is not installed";
+  settings_ = cluster().settings(GetParam());
+  open();
+}
+
+void ClusterTest::TearDown() {
+  if (HasFailure()) cluster().run({"scancel", "--me"});  // the next test wants the nodes
+}
+
+void ClusterTest::open() { open(make_gateway(settings_, processes_)); }
+
+void ClusterTest::open(std::unique_ptr<Gateway> gateway) {
+  executor_.reset();
+  executor_ = std::make_unique<SlurmExecutor>(settings_, std::move(gateway), clock_);
+}
+
+Launch ClusterTest::launch(const std::string& attempt, const std::string& script, int tasks) {
+  Launch out;
+  out.attempt = attempt;
+  out.command = {"bash", "-c", script};
+  out.environment = {{"PATH", "/usr/bin:/bin"}};
+  out.work_directory = work(attempt);
+  for (int rank = 0; rank < tasks; ++rank) out.tasks.push_back({.rank = rank, .node = {}, .cpus = {}, .gpus = {}});
+  return out;
+}
+
+Report ClusterTest::await(const std::string& attempt, const std::function<bool(const Report&)>& wanted) {
+  const auto until = clock_.now() + std::chrono::minutes(1);
+  for (std::uint64_t seen = 0; clock_.now() < until;) {
+    try {
+      for (const auto& report : executor_->poll(seen, std::chrono::milliseconds(100)))
+        if (report.attempt == attempt && wanted(report)) return report;
+    } catch (const Error& error) {
+      if (error.code() != Code::unavailable) throw;
+    }
+  }
+  throw Error(Code::deadline, "waited a minute for " + attempt);
+}
+
+Ending ClusterTest::await_end(const std::string& attempt) {
+  return *await(attempt, [](const Report& r) { return r.phase == Phase::ended; }).ending;
+}
+
+Report ClusterTest::report_of(const std::string& attempt) {
+  return await(attempt, [](const Report&) { return true; });
+}
+
+void ClusterTest::await_log(const std::string& attempt, const std::string& text, int rank) {
+  await(attempt, [&](const Report& report) {
+    return report.phase != Phase::starting &&
+           (report.phase == Phase::ended || log(attempt, rank).find(text) != std::string::npos);
+  });
+  EXPECT_NE(log(attempt, rank).find(text), std::string::npos);
+}
+
+int ClusterTest::jobs_of(const std::string& attempt) {
+  const auto comments = cluster().run({"squeue", "--noheader", "--states=all", "--format=%k"});
+  const auto wanted = comment_of(settings_.directory + "/" + attempt);
+  return static_cast<int>(std::ranges::count(split(comments, '\n'), std::string_view(wanted)));
 }
 
 }  // namespace falaj::execute::slurm

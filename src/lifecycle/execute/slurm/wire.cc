@@ -57,7 +57,8 @@ Node node_of(const json::object& in, const std::string& zone, Isolation isolatio
   node.disk_bytes = number_at(in, "temporary_disk") << 20;
   node.isolation_max = isolation;
   node.up = is_up(in);
-  for (const auto feature : split(text_at(in, "features"), ','))
+  const auto features = text_at(in, "features");
+  for (const auto feature : split(features, ','))
     if (!feature.empty()) node.labels[fmt::format("slurm.feature/{}", feature)] = "true";
   if (const auto* partitions = in.if_contains("partitions"); partitions && partitions->is_array())
     for (const auto& partition : partitions->get_array())
@@ -106,8 +107,9 @@ std::optional<Refusal> refusal_of(const json::value& answer) {
   if (!errors || !errors->is_array() || errors->get_array().empty()) return std::nullopt;
   const auto* first = errors->get_array().front().if_object();
   if (!first) return Refusal{kUnspecified, "no reason given"};
-  Refusal out{number_at(*first, first->contains("error_number") ? "error_number" : "error_code"),
-              text_at(*first, "error")};
+  Refusal out{0, text_at(*first, "error")};
+  for (const auto* key : {"error_number", "error_code", "errno"})  // each endpoint has its own word
+    if (first->contains(key)) out.number = number_at(*first, key);
   if (out.text.empty()) out.text = text_at(*first, "description");
   return out;
 }
