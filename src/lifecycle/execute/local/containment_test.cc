@@ -339,6 +339,42 @@ TEST_F(Containment, MountsAreShownAsAsked) {
   EXPECT_EQ(log("reads.1"), "input\none\ndata\nsingle\nwork-reads.1\n");
 }
 
+// A root file system with one shell in it, and a link that leads out.
+std::string make_image(const TestNode& node) {
+  const std::string image = node / "image";
+  for (const char* name : {"bin", "lib64", "lib/x86_64-linux-gnu", "etc"})
+    std::filesystem::create_directories(image + "/" + name);
+  for (const char* name : {"/bin/bash", "/bin/cat", "/bin/ls", "/lib64/ld-linux-x86-64.so.2",
+                           "/lib/x86_64-linux-gnu/libc.so.6", "/lib/x86_64-linux-gnu/libtinfo.so.6",
+                           "/lib/x86_64-linux-gnu/libselinux.so.1", "/lib/x86_64-linux-gnu/libpcre2-8.so.0"})
+    std::filesystem::copy_file(name, image + name);
+  std::filesystem::create_directory_symlink("/etc", image + "/outside");
+  std::ofstream(image + "/etc/made-by") << "us\n";
+  return image;
+}
+
+TEST_F(Containment, AnImageIsItsRoot) {
+  auto inside =
+      launch("inside.1",
+             "ls / ; cat /etc/made-by /outside/made-by; cat /etc/hosts | (read -r a b; echo $a); "
+             "for d in / /bin /etc /usr; do (: > $d/x) 2>/dev/null && echo wrote $d; done; "
+             ": > x && : > /tmp/x && : > /dev/shm/x && echo $(<$INPUT) $$ && pwd; [ -e /usr/bin ] && echo host");
+  inside.command[0] = "/bin/bash";
+  inside.command[2] += "; exit 0";
+  inside.image = make_image(node());
+  std::ofstream(node() / "input") << "given\n";
+  inside.mounts = {{node() / "input", false}};
+  inside.environment["INPUT"] = node() / "input";
+  EXPECT_EQ(run(inside).exit_code, 0) << log("inside.1");
+  EXPECT_EQ(log("inside.1"), "bin\ndev\netc\nlib\nlib64\noutside\nproc\nsys\ntmp\nus\nus\n127.0.0.1\ngiven 2\n" +
+                                 inside.work_directory + "\n");
+  EXPECT_TRUE(std::filesystem::exists(inside.work_directory + "/x"));
+  EXPECT_FALSE(std::filesystem::exists(inside.image + "/proc"));  // nothing was written into it
+  inside.attempt = "inside.2";
+  inside.image = node() / "nowhere";
+  EXPECT_EQ(name_of(run(inside).reason), "not_started");
+}
+
 TEST(Isolation, BelowTheMinimumNothingIsStarted) {
   LocalSettings settings;
   settings.isolation_max = Isolation::restricted;

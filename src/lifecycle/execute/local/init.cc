@@ -100,8 +100,11 @@ class Init {
   void enter_namespaces() {
     if (attempt_.network >= 0) must(::setns(attempt_.network, CLONE_NEWNET), "entering its network");
     must(::unshare(CLONE_NEWIPC | CLONE_NEWUTS), "its own namespaces");
-    const auto scratch = attempt_.limits.memory_bytes;
-    if (const char* failed = enter_view(attempt_.view->mounts(), attempt_.trees, scratch)) fail(failed, errno);
+    const Entering entering{.mounts = attempt_.view->mounts(),
+                            .trees = attempt_.trees,
+                            .image = attempt_.image.mount.get(),
+                            .scratch_bytes = attempt_.limits.memory_bytes};
+    if (const char* failed = enter_view(entering)) fail(failed, errno);
     become_user(attempt_.identity->outside);
     name_user(*attempt_.identity);
   }

@@ -118,6 +118,8 @@ void Run::prepare_view(const Order& order, AttemptStart& start) {
   const Launch& launch = order.launch;
   if (!launch.image.empty() && !own_view_)
     throw Error(Code::unavailable, "an image needs namespaces, which there are none of here");
+  const Identity nobody;  // an image's files stay whose they are
+  if (!launch.image.empty()) start.image = machine_.view().open(launch.image, false, nobody);
   std::vector<Mount> mounts = launch.mounts;
   for (const auto& own : {launch.work_directory, launch.checkpoint_directory}) {
     if (own.empty()) continue;

@@ -36,6 +36,7 @@ struct AttemptStart {
   // With namespaces.
   const View* view = nullptr;  // null: the host's files, as far as Landlock lets them be seen
   std::vector<Tree> trees;
+  Tree image;        // none: the host's programs
   int network = -1;  // -1: the host's
   const Identity* identity = nullptr;
 

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <set>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -25,8 +24,6 @@
 namespace falaj::execute::local {
 namespace {
 
-// Programs, libraries and what they were configured with; links among them are made again as links.
-constexpr const char* kShown[] = {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "opt"};
 constexpr const char* kDevices[] = {"null", "zero", "full", "random", "urandom"};
 constexpr const char* kSettings[] = {"ld.so.cache", "ld.so.conf", "nsswitch.conf", "services",
                                      "protocols",   "mime.types", "localtime",     "timezone",
@@ -81,7 +78,7 @@ const char* assemble(int files) {
   const sys::Descriptor root(::open_tree(files, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH));
   if (!root || ::move_mount(root.get(), "", AT_FDCWD, "/tmp", MOVE_MOUNT_F_EMPTY_PATH) != 0) return "the new root";
   constexpr std::uint64_t kReadOnly = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-  for (const char* name : kShown)
+  for (const char* name : kHostShown)
     if (is_shown(name) && !show(fmt::format("/{}", name), fmt::format("/tmp/{}", name), kReadOnly)) return name;
   for (const char* name : kSettingTrees) {
     const std::string host = fmt::format("/etc/{}", name);
@@ -121,7 +118,7 @@ void View::fill(const std::string& host_name, unsigned user) const {
   const auto link = [&](const char* target, const std::string& name) {
     if (::symlinkat(target, root, name.c_str()) != 0) fail_view(name);
   };
-  for (const char* name : kShown) {
+  for (const char* name : kHostShown) {
     std::error_code none;
     const auto target = std::filesystem::read_symlink(fmt::format("/{}", name), none);
     if (!none)
@@ -181,61 +178,6 @@ Tree View::open(const std::string& path, bool writable, const Identity& identity
   if (set_flags(tree.mount.get(), flags, map) != 0 && (map < 0 || set_flags(tree.mount.get(), flags) != 0))
     fail_view(path);
   return tree;
-}
-
-namespace {
-
-// The parents of what is shown are directories of a file system of the attempt's own, unless the host's are shown.
-class Places {
- public:
-  const char* make(const Tree& tree) {
-    const auto slash = tree.path.find('/', 1);
-    const std::string top = tree.path.substr(0, slash);
-    if (is_host(top) || top == "/dev") return nullptr;  // it is there
-    if (top != "/tmp" && tops_.insert(top).second) {
-      if (::mount("tmpfs", top.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=1m") != 0)
-        return "making room for its directories";
-    }
-    for (auto at = slash; at != std::string::npos; at = tree.path.find('/', at + 1))
-      if (!directory(tree.path.substr(0, at))) return "making room for its directories";
-    if (tree.directory) return directory(tree.path) ? nullptr : "making room for its directories";
-    const sys::Descriptor file(::open(tree.path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0644));
-    return file ? nullptr : "making room for its files";
-  }
-
-  const char* seal() const {
-    mount_attr read_only{};
-    read_only.attr_set = MOUNT_ATTR_RDONLY;
-    for (const auto& top : tops_)
-      if (::mount_setattr(AT_FDCWD, top.c_str(), 0, &read_only, sizeof read_only) != 0) return "closing its root";
-    return nullptr;
-  }
-
- private:
-  static bool is_host(const std::string& top) {
-    return std::any_of(std::begin(kShown), std::end(kShown), [&](const char* name) { return top.substr(1) == name; });
-  }
-  static bool directory(const std::string& path) { return ::mkdir(path.c_str(), 0755) == 0 || errno == EEXIST; }
-  std::set<std::string> tops_;
-};
-
-}  // namespace
-
-const char* enter_view(int mounts, const std::vector<Tree>& trees, long long scratch_bytes) {
-  if (::setns(mounts, CLONE_NEWNS) != 0) return "entering what tasks see";
-  if (::unshare(CLONE_NEWNS) != 0) return "taking a copy of what tasks see";
-  const std::string scratch =
-      fmt::format("mode=1777{}", scratch_bytes > 0 ? fmt::format(",size={}", scratch_bytes) : "");
-  for (const char* path : {"/tmp", "/dev/shm"})
-    if (::mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, scratch.c_str()) != 0) return path;
-  if (::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) return "/proc";
-  Places places;
-  for (const Tree& tree : trees) {
-    if (const char* failed = places.make(tree)) return failed;
-    if (::move_mount(tree.mount.get(), "", AT_FDCWD, tree.path.c_str(), MOVE_MOUNT_F_EMPTY_PATH) != 0)
-      return "showing its directories";
-  }
-  return places.seal();
 }
 
 }  // namespace falaj::execute::local
