@@ -5,8 +5,10 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -14,6 +16,7 @@
 #include "foundation/net/outgoing.h"
 #include "foundation/net/testing.h"
 #include "foundation/sys/sim_net.h"
+#include "foundation/sys/testing.h"
 
 namespace falaj::net {
 namespace {
@@ -87,6 +90,35 @@ TEST_F(ClientTest, UsesConnectionsAgain) {
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(right, 400);
   EXPECT_LE(accepted(), 9);
+}
+
+TEST_F(ClientTest, ConnectsToASocketInTheFileSystem) {
+  const sys::TempDir directory;
+  const auto path = directory / "socket";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(listener, 1), 0);
+  std::string asked(4096, '\0');
+  std::thread server([&] {
+    const int connection = ::accept(listener, nullptr, nullptr);
+    asked.resize(static_cast<std::size_t>(std::max<ssize_t>(0, ::recv(connection, asked.data(), asked.size(), 0))));
+    const std::string_view answer = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    EXPECT_EQ(::send(connection, answer.data(), answer.size(), 0), static_cast<ssize_t>(answer.size()));
+    ::close(connection);
+  });
+  ClientOptions options;
+  options.unix_socket = path;
+  Client local(options);
+  ClientRequest request;
+  request.url = "http://name.invalid/where";
+  EXPECT_EQ(local.send(request).body, "hello");
+  server.join();
+  ::close(listener);
+  EXPECT_TRUE(asked.starts_with("GET /where HTTP/1.1\r\n")) << asked;
+  EXPECT_ERROR(local.send(request), Code::unavailable);
 }
 
 TEST_F(ClientTest, DoesNotFollowRedirects) {

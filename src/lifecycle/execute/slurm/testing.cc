@@ -103,6 +103,44 @@ void TestCluster::start(const std::vector<std::string>& daemon) {
   run_command(processes_, argv, "starting a daemon of the test cluster");
 }
 
+SlurmRates measure_slurm(TestCluster& cluster, const sys::Clock& clock) {
+  constexpr int kSubmits = 200, kJobs = 400;
+  const auto rate = [&](int count, const auto& work) {
+    const auto began = clock.now();
+    work();
+    return count / std::chrono::duration<double>(clock.now() - began).count();
+  };
+  SlurmRates out{};
+  // Nothing runs while submits are counted.
+  cluster.run({"scontrol", "update", "partitionname=high", "state=down"});
+  // One shell inside, so that coming in is not counted.
+  out.sbatch_submits = rate(kSubmits, [&] {
+    cluster.run({"bash", "-c",
+                 "job=$(mktemp); printf '#!/bin/sh\\ntrue\\n' >$job; for ((i = 0; i < " + std::to_string(kSubmits) +
+                     "; i++)); do sbatch --quiet --parsable --partition=high --output=/dev/null $job; done; rm $job"});
+  });
+  sys::RealProcesses processes;
+  auto settings = cluster.settings("rest");
+  const auto gateway = make_rest_gateway(settings, processes);
+  Submission submission;
+  submission.name = "bench";
+  submission.script = "#!/bin/sh\ntrue\n";
+  submission.directory = "/";
+  submission.output = "/dev/null";
+  submission.partition = "high";
+  submission.environment = {{"PATH", "/usr/bin:/bin"}};
+  gateway->nodes();  // makes the token
+  out.rest_submits = rate(kSubmits, [&] {
+    for (int i = 0; i < kSubmits; ++i) gateway->submit(submission);
+  });
+  cluster.run({"scancel", "--me"});
+  out.jobs = rate(kJobs, [&] {
+    cluster.run({"sbatch", "--wait", "--quiet", "--array=1-" + std::to_string(kJobs), "--output=/dev/null", "--mem=1",
+                 "--wrap=true"});
+  });
+  return out;
+}
+
 void ClusterTest::SetUp() {
   if (!TestCluster::is_installed()) GTEST_SKIP() << "Slurm is not installed";
   settings_ = cluster().settings(GetParam());

@@ -40,6 +40,13 @@ class TestCluster {
   int executors_ = 0;
 };
 
+// ---- for benchmarks: what Slurm itself does on this machine, for others to be compared with, in the same run.
+struct SlurmRates {
+  double sbatch_submits, rest_submits;  // a second, one after the other, of jobs that wait
+  double jobs;                          // a second, begun and ended: an array of /bin/true, by sbatch
+};
+SlurmRates measure_slurm(TestCluster& cluster, const sys::Clock& clock);
+
 // An executor on a cluster, reached as the parameter says ("rest", "sbatch"), and words for what tests do with it.
 class ClusterTest : public testing::TestWithParam<const char*> {
  protected:
