@@ -63,9 +63,9 @@ struct QueueEntry {
   Queue queue;
   int parent = -1;
   std::vector<int> children;
-  Amounts held;          // by its jobs and those of the queues below it
-  double share = 0;      // of `held`, dominant
-  double lately = 0;     // the mean of `share`, older moments weighing less
+  Amounts held;       // by its jobs and those of the queues below it
+  double share = 0;   // of `held`, dominant
+  double lately = 0;  // the mean of `share`, older moments weighing less
   Micros lately_at{0};
   std::size_t waiting = 0;  // in it and below it
   std::map<OrderKey, const Pending*> pending;
@@ -76,7 +76,9 @@ struct Book {
   std::vector<Node> nodes;
   std::vector<int> node_kind;
   std::vector<Free> truly_free;  // of nodes that are down, too
-  FreeTree free;                 // nothing on those that are down
+  // Nothing on those that are down. A plan being made takes from it and puts everything back: copying it for each would
+  // cost more than most plans. So only one plan of a State is made at a time.
+  mutable FreeTree free;
   std::vector<std::vector<const RunningEntry*>> on_node;
   std::map<std::string, int, std::less<>> node_index;
   std::vector<NodeKind> node_kinds;
@@ -86,14 +88,15 @@ struct Book {
   std::map<std::string, int, std::less<>> queue_index;
   std::unordered_map<JobId, Pending> pending;
   std::unordered_map<JobId, RunningEntry> running;
-  std::set<std::pair<Micros, JobId>> ends;      // of those with a limit that are not trials
-  std::set<std::pair<Micros, JobId>> patience;  // of the pending and of trials
+  std::map<std::pair<Micros, JobId>, const RunningEntry*> ends;  // of those with a limit that are not trials
+  std::set<std::pair<Micros, JobId>> patience;                   // of the pending and of trials
   std::set<JobId> trials;
   std::set<JobId> stopping;
-  std::set<JobId> elastic;      // running with fewer tasks than they could use
-  std::set<JobId> preemptible;  // running
+  std::set<JobId> elastic;        // running with fewer tasks than they could use
+  std::set<JobId> preemptible;    // running
   std::set<OrderKey> preempting;  // pending jobs that may displace others
-  Amounts capacity;             // of nodes that are up
+  Amounts capacity;               // of nodes that are up
+  JobId firm;                     // has a firm promise, which no other job may be given before it
   Micros longest_limit{0};
 
   const Demand& demand(int ask, int node) const { return ask_kinds[ask].matches[node_kind[node]].demand; }

@@ -56,7 +56,8 @@ bool Pass::may_be_displaced(const RunningEntry& victim, const Pending& in_favour
   if (victim.running.started + policy_.preempt_cooldown > now_ && job.preemptions > 0) return false;
   const bool by_right = has_a_right(in_favour_of) && is_borrowed(victim.queue) && victim.queue != in_favour_of.queue;
   if (by_right) return true;
-  return in_favour_of.job.preempts && job.priority < in_favour_of.job.priority && job.preemptions < policy_.preemptions_max;
+  return in_favour_of.job.preempts && job.priority < in_favour_of.job.priority &&
+         job.preemptions < policy_.preemptions_max;
 }
 
 // The fewest victims that lose the least: taken in order of what they lose until the job fits, then every one that
@@ -64,47 +65,51 @@ bool Pass::may_be_displaced(const RunningEntry& victim, const Pending& in_favour
 bool Pass::displace(const Pending& pending) {
   const Job& job = pending.job;
   // Enough may be stopping already, for this job in an earlier plan.
-  Room after(book_, now_);
-  for (const Start& start : plan_.starts) {
-    const Pending& other = book_.pending.at(start.job);
-    after.take(other.ask, start.placement, until(other.job));
-  }
+  const Room::Mark before = room_.mark();
   for (const JobId id : book_.stopping) {
     const RunningEntry& entry = book_.running.at(id);
-    after.give_back(entry.ask, entry.running.placement);
+    room_.give_back(entry.ask, entry.running.placement);
   }
-  const auto fits_now = [&] { return after.place(pending.ask, job.tasks_min, job.tasks_min, job.layout, kNever); };
+  const auto fits_now = [&] {
+    return room_.place_despite_promises(pending.ask, job.tasks_min, job.tasks_min, job.layout);
+  };
   std::vector<const RunningEntry*> victims;
   auto placement = fits_now();
   if (!placement) {
     std::vector<const RunningEntry*> candidates;
     for (const JobId id : book_.preemptible) {
       const RunningEntry& entry = book_.running.at(id);
-      const bool useful = std::ranges::any_of(entry.running.placement, [&](const Part& part) { return book_.eligible(pending.ask, part.node); });
+      const bool useful = std::ranges::any_of(entry.running.placement,
+                                              [&](const Part& part) { return book_.eligible(pending.ask, part.node); });
       const bool taken = std::ranges::any_of(plan_.preempts, [&](const Preempt& p) { return p.job == id; });
       if (useful && !taken && may_be_displaced(entry, pending)) candidates.push_back(&entry);
     }
     std::ranges::sort(candidates, {}, [&](const RunningEntry* e) {
       return std::tuple(e->running.job.priority, lost_work(e->running, now_), e->running.job.id);
     });
-    const std::size_t most = static_cast<std::size_t>(policy_.preempts_per_pass) - std::min(plan_.preempts.size(), static_cast<std::size_t>(policy_.preempts_per_pass));
+    const std::size_t most = static_cast<std::size_t>(policy_.preempts_per_pass) -
+                             std::min(plan_.preempts.size(), static_cast<std::size_t>(policy_.preempts_per_pass));
     for (const RunningEntry* candidate : candidates) {
       if (placement || victims.size() >= most) break;
-      after.give_back(candidate->ask, candidate->running.placement);
+      room_.give_back(candidate->ask, candidate->running.placement);
       victims.push_back(candidate);
       placement = fits_now();
     }
-    if (!placement) return false;
+    if (!placement) {
+      room_.go_back(before);
+      return false;
+    }
     for (std::size_t i = victims.size(); i-- > 0;) {
-      after.take(victims[i]->ask, victims[i]->running.placement, kNever);
+      room_.take(victims[i]->ask, victims[i]->running.placement, kNever);
       if (auto without = fits_now()) {
         placement = std::move(without);
         victims.erase(victims.begin() + static_cast<std::ptrdiff_t>(i));
       } else {
-        after.give_back(victims[i]->ask, victims[i]->running.placement);
+        room_.give_back(victims[i]->ask, victims[i]->running.placement);
       }
     }
   }
+  room_.go_back(before);
   Micros gone = now_;
   for (const RunningEntry* victim : victims) {
     const Micros leaves = moment_after(now_, victim->running.job.grace);

@@ -36,8 +36,8 @@ struct Demand {
 
 // How many tasks fit, at most `most`. Requires: most >= 0.
 int fits(const Free& free, const Demand& demand, int most);
-// Takes room for `tasks` more; returns the devices used, in order of tasks. Requires: they fit. A share of a device goes
-// to the fullest device that holds it; whole devices are taken from the front.
+// Takes room for `tasks` more; returns the devices used, in order of tasks. Requires: they fit. A share of a device
+// goes to the fullest device that holds it; whole devices are taken from the front.
 std::vector<int> take(Free& free, const Demand& demand, int tasks);
 // Takes exactly this: `part.devices` as they stand. False, and nothing is taken, when something of it is not free.
 bool take_exactly(Free& free, const Demand& demand, const Part& part);
@@ -65,8 +65,8 @@ class FreeTree {
   }
 
   std::size_t size_ = 0;
-  std::size_t width_ = 0;     // leaves rounded up to a power of two
-  std::vector<Most> most_;    // [1] is the root, [width_ + i] node i
+  std::size_t width_ = 0;   // leaves rounded up to a power of two
+  std::vector<Most> most_;  // [1] is the root, [width_ + i] node i
   std::vector<Free> leaves_;
 };
 

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kRemembered = 2000;
 constexpr std::size_t kNeighbours = 100;
 constexpr std::size_t kEnough = 50;
-constexpr double kLearningRate = 0.02;
+constexpr double kLearningRate = 0.03;
 
 double seconds(Micros m) { return static_cast<double>(m.count()) / 1e6; }
 
@@ -30,7 +30,8 @@ Crowd crowd(const State& state, const Job& job, Micros now) {
     const OrderKey own{-job.priority, score, job.submitted, job.id};
     for (const auto& [key, pending] : book.queues[queue->second].pending) {
       if (!(key < own)) break;
-      crowd.ahead += dominant_share(pending->job.task, pending->job.tasks_min, book.capacity) * seconds(pending->job.run.p50);
+      crowd.ahead +=
+          dominant_share(pending->job.task, pending->job.tasks_min, book.capacity) * seconds(pending->job.run.p50);
     }
   }
   for (const auto& [id, entry] : book.running) {
@@ -44,12 +45,15 @@ Crowd crowd(const State& state, const Job& job, Micros now) {
 bool StartForecast::knows_enough() const { return past_.size() >= kEnough; }
 
 Guess StartForecast::guess(const Crowd& crowd) const {
-  if (past_.empty()) return {Micros(static_cast<std::int64_t>(crowd.ahead * 1e6)), Micros(static_cast<std::int64_t>(crowd.ahead * 2e6)), 0};
+  if (past_.empty())
+    return {Micros(static_cast<std::int64_t>(crowd.ahead * 1e6)), Micros(static_cast<std::int64_t>(crowd.ahead * 2e6)),
+            0};
   const double ahead = std::log1p(crowd.ahead), share = std::log(crowd.share + 1e-6), run = std::log1p(crowd.run);
   std::vector<std::pair<double, double>> near;  // how unlike, waited
   for (const Past& past : past_) {
-    near.emplace_back(std::abs(past.ahead - ahead) + 0.5 * std::abs(past.share - share) + 0.5 * std::abs(past.run - run),
-                      past.waited);
+    near.emplace_back(
+        std::abs(past.ahead - ahead) + 0.5 * std::abs(past.share - share) + 0.5 * std::abs(past.run - run),
+        past.waited);
   }
   const std::size_t used = std::min(kNeighbours, near.size());
   std::ranges::nth_element(near, near.begin() + static_cast<std::ptrdiff_t>(used) - 1);

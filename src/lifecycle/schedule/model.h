@@ -73,8 +73,8 @@ struct Queue {
 struct Guess {
   Micros p50{0};
   Micros p90{0};
-  // What starting it early gains: the mean of 1 / run time over the mean run time (Smith's ratio for the mean slowdown).
-  // One that often ends within seconds ranks high even when it may also run for hours.
+  // What starting it early gains: the mean of 1 / run time over the mean run time (Smith's ratio for the mean
+  // slowdown). One that often ends within seconds ranks high even when it may also run for hours.
   double haste = 0;
   friend bool operator==(const Guess&, const Guess&) = default;
 };
@@ -94,13 +94,13 @@ struct Job {
   Micros limit = kNever;  // it is stopped when it has run for so long
   Guess run;              // how long it probably runs
   Micros deadline = kNever;
-  Micros grace{0};             // between being told to stop and being gone
-  std::string held;            // why it may not start whatever is free, e.g. "waits for job X"; "" = it may
-  Micros not_before{0};        // back-off after a failure, or the time it was scheduled for
-  bool restartable = false;    // may be tried in room that is promised to another, and start again if it took too long
-  int trials = 0;              // how often that was done
-  int preemptions = 0;         // how often it was displaced
-  Micros preempted{0};         // when last; 0 = never
+  Micros grace{0};           // between being told to stop and being gone
+  std::string held;          // why it may not start whatever is free, e.g. "waits for job X"; "" = it may
+  Micros not_before{0};      // back-off after a failure, or the time it was scheduled for
+  bool restartable = false;  // may be tried in room that is promised to another, and start again if it took too long
+  int trials = 0;            // how often that was done
+  int preemptions = 0;       // how often it was displaced
+  Micros preempted{0};       // when last; 0 = never
 };
 
 // So many tasks of a job on one node, with the devices they use: `devices[i]` belongs to task i / (devices per task).
@@ -149,12 +149,12 @@ struct Wait {
   JobId job;
   Reason reason = Reason::resources;
   std::string detail;
-  JobId behind;                 // the job that a reservation holds for; empty when none
-  Micros reserved = kNever;     // a start promised at the latest
+  JobId behind;              // the job that a reservation holds for; empty when none
+  Micros reserved = kNever;  // a start promised at the latest
 };
 
-// A start that others may not delay. A firm one only ever moves earlier (unless a node is lost or something urgent comes):
-// that of the job whose patience ended first. The others may still change places with it.
+// A start that others may not delay. A firm one only ever moves earlier (unless a node is lost or something urgent
+// comes): that of the job whose patience ended first. The others may still change places with it.
 struct Promised {
   JobId job;
   Micros start{0};
@@ -162,13 +162,13 @@ struct Promised {
 };
 
 struct Plan {
-  std::vector<Start> starts;      // in this order; each fits when those before it are carried out
+  std::vector<Start> starts;  // in this order; each fits when those before it are carried out
   std::vector<Preempt> preempts;
   std::vector<Resize> resizes;
-  std::vector<JobId> keeps;       // trials that now hold their place like any other
+  std::vector<JobId> keeps;  // trials that now hold their place like any other
   std::vector<Promised> promised;
-  std::vector<Wait> waits;        // every pending job that is in none of the above, when asked for
-  Micros look_again = kNever;     // nothing changes before then unless something happens
+  std::vector<Wait> waits;     // every pending job that is in none of the above, when asked for
+  Micros look_again = kNever;  // nothing changes before then unless something happens
 };
 
 // How pending jobs of one queue and one priority are ordered.
@@ -182,9 +182,9 @@ struct Policy {
   // So many jobs whose patience ends soonest are promised a start. 0 = none; 1 with Order::submitted and no patience is
   // EASY backfill.
   int promises = 4;
-  int trials_max = 1;              // how often a restartable job is tried in room promised to another
-  bool explains = true;            // fill Plan::waits
-  int looks_at = 100'000;          // pending jobs considered in one pass
+  int trials_max = 1;      // how often a restartable job is tried in room promised to another
+  bool explains = true;    // fill Plan::waits
+  int looks_at = 100'000;  // pending jobs considered in one pass
   Micros preempt_cooldown = std::chrono::minutes(10);  // a job displaced is left alone for so long
   int preemptions_max = 3;                             // and displaced so often at most
   int preempts_per_pass = 64;

@@ -28,7 +28,10 @@ class Pass {
     Reason reason;
     const std::string* queue;
   };
-  std::optional<Bound> bound_reached(const Pending& pending, int tasks) const;  // by its queue or one above
+  std::optional<Bound> bound_reached(int queue, const Amounts& more) const;  // by the queue or one above
+  std::optional<Bound> bound_reached(const Pending& pending, int tasks) const {
+    return bound_reached(pending.queue, times(pending.job.task, tasks));
+  }
   bool known_not_to_fit(int ask, int tasks, Micros duration) const;
   bool start(const Pending& pending);  // if there is room
   void started(const Pending& pending, Placement placement, bool trial);
@@ -36,13 +39,15 @@ class Pass {
   void wait_for_room(const Pending& pending);
   void promise_earliest(const Job& job, int ask, Micros from);
 
+  bool start_all();
   void start_urgent();
   bool displace(const Pending& pending);
   bool may_be_displaced(const RunningEntry& victim, const Pending& in_favour_of) const;
-  bool is_borrowed(int queue) const;        // it, or one above it, holds more than it is guaranteed
+  bool is_borrowed(int queue) const;               // it, or one above it, holds more than it is guaranteed
   bool has_a_right(const Pending& pending) const;  // it stays within what its queue is guaranteed
 
   void promise_impatient();
+  void promise_to(JobId id, Micros patient_until);
   void take_turns();
   bool consider(const Pending& pending);  // false: look no further
   void consider_trial(const RunningEntry& trial);
@@ -61,15 +66,15 @@ class Pass {
   const Micros now_;
   Room room_;
   Plan plan_;
-  std::vector<Amounts> held_;   // by queue, with what this plan starts
-  std::vector<double> share_;   // by queue: held now and lately, for its weight
+  std::vector<Amounts> held_;  // by queue, with what this plan starts
+  std::vector<double> share_;  // by queue: held now and lately, for its weight
   std::vector<Turn> turns_;
-  std::unordered_set<JobId> decided_;  // started, or waits for a noted reason
-  std::vector<const Pending*> waiting_;  // for room, in the order considered
-  std::unordered_set<JobId> kept_;       // trials that stay
+  std::unordered_set<JobId> decided_;                        // started, or waits for a noted reason
+  std::vector<const Pending*> waiting_;                      // for room, in the order considered
+  std::unordered_set<JobId> kept_;                           // trials that stay
   std::vector<std::vector<std::pair<int, Micros>>> failed_;  // by ask: so many tasks for so long did not fit
-  JobId firm_;  // whose promise only moves earlier
-  std::size_t open_ask_ = 0;  // no kind of job before it can start any more
+  JobId firm_;                                               // whose promise only moves earlier
+  std::size_t open_ask_ = 0;                                 // no kind of job before it can start any more
   bool promised_first_ = false;
   int looked_at_ = 0;
 };

@@ -29,6 +29,7 @@ Pass::Pass(const Book& book, const Policy& policy, Micros now)
 }
 
 Plan Pass::run() {
+  if (start_all()) return std::move(plan_);
   start_urgent();
   if (policy_.promises > 0) promise_impatient();
   take_turns();
@@ -48,9 +49,8 @@ void Pass::wait(const Pending& pending, Reason reason, std::string detail) {
   if (policy_.explains) plan_.waits.push_back({pending.job.id, reason, std::move(detail), {}, kNever});
 }
 
-std::optional<Pass::Bound> Pass::bound_reached(const Pending& pending, int tasks) const {
-  const Amounts more = times(pending.job.task, tasks);
-  for (int at = pending.queue; at > 0; at = book_.queues[at].parent) {
+std::optional<Pass::Bound> Pass::bound_reached(int queue_at, const Amounts& more) const {
+  for (int at = queue_at; at > 0; at = book_.queues[at].parent) {
     const Queue& queue = book_.queues[at].queue;
     const Amounts then = plus(held_[at], more);
     if (queue.limit && !within(then, *queue.limit)) return Bound{Reason::limit, &queue.name};
@@ -110,24 +110,61 @@ void Pass::promise_earliest(const Job& job, int ask, Micros from) {
   }
 }
 
+// On a quiet cluster everything that waits starts, and nothing more needs deciding. False, and nothing was decided,
+// when something would have to wait or a trial is running.
+bool Pass::start_all() {
+  constexpr std::size_t kFew = 1000;
+  if (book_.pending.size() > kFew || !book_.trials.empty() || !book_.elastic.empty()) return false;
+  if (book_.pending.empty()) return true;
+  const Room::Mark before = room_.mark();
+  const std::vector<Amounts> held = held_;
+  const std::vector<double> share = share_;
+  const bool all = std::ranges::all_of(book_.queues, [&](const QueueEntry& queue) {
+    return std::ranges::all_of(queue.pending, [&](const auto& entry) {
+      const Pending& pending = *entry.second;
+      return pending.job.held.empty() && pending.job.not_before <= now_ &&
+             !bound_reached(pending, pending.job.tasks_min) && start(pending);
+    });
+  });
+  if (all) return true;
+  room_.go_back(before);
+  held_ = held;
+  share_ = share;
+  plan_ = {};
+  decided_.clear();
+  for (auto& failed : failed_) failed.clear();
+  return false;
+}
+
 // Promises go to those whose patience ends soonest. One whose patience has ended comes before all that are not urgent;
 // for one that is still patient the room is kept free from then on, so that nothing long moves in before.
 void Pass::promise_impatient() {
+  if (const auto firm = book_.pending.find(book_.firm); firm != book_.pending.end()) {
+    promise_to(book_.firm, firm->second.patient_until);
+  } else if (const auto trial = book_.running.find(book_.firm);
+             trial != book_.running.end() && trial->second.running.trial) {
+    promise_to(book_.firm, trial->second.patient_until);
+  }
   int looked = 0;
   for (const auto& [until, id] : book_.patience) {
     if (static_cast<int>(room_.promises().size()) >= policy_.promises || ++looked > 4 * policy_.promises + 16) return;
-    if (room_.promise_of(id) != nullptr) continue;
-    const Micros from = std::max(until, now_);
-    if (const auto trial = book_.running.find(id); trial != book_.running.end()) {
-      if (until <= now_ && keep(trial->second)) continue;
-      promise_earliest(trial->second.running.job, trial->second.ask, from);
-    } else {
-      const Pending& pending = book_.pending.at(id);
-      if (barred(pending) || (until <= now_ && start(pending))) continue;
-      promise_earliest(pending.job, pending.ask, from);
-    }
-    if (until <= now_ && firm_.empty() && room_.promise_of(id) != nullptr) firm_ = id;
+    promise_to(id, until);
   }
+}
+
+void Pass::promise_to(JobId id, Micros patient_until) {
+  if (room_.promise_of(id) != nullptr) return;
+  const bool over = patient_until <= now_;
+  const Micros from = std::max(patient_until, now_);
+  if (const auto trial = book_.running.find(id); trial != book_.running.end()) {
+    if (kept_.contains(id) || (over && keep(trial->second))) return;
+    promise_earliest(trial->second.running.job, trial->second.ask, from);
+  } else {
+    const Pending& pending = book_.pending.at(id);
+    if (barred(pending) || (over && start(pending))) return;
+    promise_earliest(pending.job, pending.ask, from);
+  }
+  if (over && firm_.empty() && room_.promise_of(id) != nullptr) firm_ = id;
 }
 
 // The queue to serve next: from the root down, always the one with the least share for its weight that has jobs left.
@@ -165,8 +202,8 @@ void Pass::take_turns() {
     if (promised_first_ && !policy_.explains && nothing_can_start()) return;
     Turn& turn = turns_[queue];
     add_left(queue, static_cast<std::size_t>(-1));
-    const bool trial_first =
-        turn.next_trial < turn.trials.size() && (turn.next == turn.end || turn.trials[turn.next_trial].first < turn.next->first);
+    const bool trial_first = turn.next_trial < turn.trials.size() &&
+                             (turn.next == turn.end || turn.trials[turn.next_trial].first < turn.next->first);
     if (trial_first) {
       consider_trial(*turn.trials[turn.next_trial++].second);
     } else if (!consider(*(turn.next++)->second)) {
@@ -177,7 +214,8 @@ void Pass::take_turns() {
 
 // Looking on would find nothing: no job that waits is of a kind for which any node has room.
 bool Pass::nothing_can_start() {
-  while (open_ask_ < book_.ask_kinds.size() && (book_.ask_kinds[open_ask_].pending == 0 || room_.full(static_cast<int>(open_ask_)))) {
+  while (open_ask_ < book_.ask_kinds.size() &&
+         (book_.ask_kinds[open_ask_].pending == 0 || room_.full(static_cast<int>(open_ask_)))) {
     ++open_ask_;
   }
   return open_ask_ == book_.ask_kinds.size();
@@ -196,8 +234,10 @@ bool Pass::consider(const Pending& pending) {
       for (auto& failed : failed_) failed.clear();
       return true;
     }
-    if (!promised_first_ && policy_.backfill && book_.rules.order == Order::hastiest) promise_earliest(pending.job, pending.ask, now_);
-    if (const Promise* sooner = room_.promise_of(id); sooner != nullptr && sooner->start > kept.start) room_.withdraw(id);
+    if (!promised_first_ && policy_.backfill && book_.rules.order == Order::hastiest)
+      promise_earliest(pending.job, pending.ask, now_);
+    if (const Promise* sooner = room_.promise_of(id); sooner != nullptr && sooner->start > kept.start)
+      room_.withdraw(id);
     if (room_.promise_of(id) == nullptr) room_.promise(std::move(kept));
   } else if (start(pending)) {
     return true;
@@ -280,19 +320,10 @@ void Pass::grow() {
         same->devices.insert(same->devices.end(), part.devices.begin(), part.devices.end());
       }
     }
-    const Amounts grown = times(running.job.task, tasks_of(placement));
-    const Amounts before = times(running.job.task, tasks_of(running.placement));
-    bool allowed = true;
-    for (int at = entry.queue; at > 0; at = book_.queues[at].parent) {
-      const Amounts then = plus(held_[at], plus(grown, before, -1));
-      const Queue& queue = book_.queues[at].queue;
-      allowed = allowed && (!queue.limit || within(then, *queue.limit));
-    }
-    if (!allowed) continue;
+    const Amounts added = times(running.job.task, tasks_of(*more));
+    if (bound_reached(entry.queue, added)) continue;
     room_.take(entry.ask, *more, entry.ends_by);
-    for (int at = entry.queue; at >= 0; at = book_.queues[at].parent) {
-      held_[at] = plus(held_[at], plus(grown, before, -1));
-    }
+    for (int at = entry.queue; at >= 0; at = book_.queues[at].parent) held_[at] = plus(held_[at], added);
     plan_.resizes.push_back({id, std::move(placement)});
   }
 }
@@ -304,8 +335,10 @@ void Pass::wait_for_room(const Pending& pending) {
   bool shape = false, zone = false;
   for (std::size_t node = 0; node < book_.nodes.size(); ++node) {
     const Match& match = book_.ask_kinds[pending.ask].matches[book_.node_kind[node]];
-    Free all{book_.nodes[node].capacity.cpu_millis, book_.nodes[node].capacity.memory_bytes,
-             book_.nodes[node].capacity.disk_bytes, {}};
+    Free all{book_.nodes[node].capacity.cpu_millis,
+             book_.nodes[node].capacity.memory_bytes,
+             book_.nodes[node].capacity.disk_bytes,
+             {}};
     std::fill_n(all.device.begin(), book_.nodes[node].devices.size(), static_cast<std::int16_t>(kWholeDevice));
     if (!book_.nodes[node].up || !match.shape || fits(all, match.demand, 1) == 0) continue;
     shape = true;
@@ -313,9 +346,10 @@ void Pass::wait_for_room(const Pending& pending) {
   }
   if (!shape) {
     wait.reason = Reason::no_node;
-    wait.detail = fmt::format("a task asks for {} cpus, {} MiB, {} GPUs{}", static_cast<double>(job.task.cpu_millis) / 1000,
-                              job.task.memory_bytes >> 20, static_cast<double>(job.task.gpu_millis) / 1000,
-                              job.where.gpu_type.empty() ? "" : " of type " + job.where.gpu_type);
+    wait.detail =
+        fmt::format("a task asks for {} cpus, {} MiB, {} GPUs{}", static_cast<double>(job.task.cpu_millis) / 1000,
+                    job.task.memory_bytes >> 20, static_cast<double>(job.task.gpu_millis) / 1000,
+                    job.where.gpu_type.empty() ? "" : " of type " + job.where.gpu_type);
   } else if (!zone) {
     wait.reason = Reason::zone;
     wait.detail = fmt::format("{}", fmt::join(job.where.zones, ", "));

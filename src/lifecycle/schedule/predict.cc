@@ -59,7 +59,8 @@ Guess Predictor::guess(const JobFacts& facts) const {
 
 void Predictor::learn(const JobFacts& facts, Micros ran) {
   std::deque<Past>& past = past_[facts.user];
-  past.push_back({std::hash<std::string>{}(facts.name), facts.tasks, facts.limit, static_cast<double>(ran.count()) / 1e6});
+  past.push_back(
+      {std::hash<std::string>{}(facts.name), facts.tasks, facts.limit, static_cast<double>(ran.count()) / 1e6});
   if (past.size() > kRemembered) past.pop_front();
 }
 

@@ -19,8 +19,8 @@ struct JobFacts {
 };
 
 // Guesses run times from those of the same user's jobs before. Each of them counts, the more the newer it is and the
-// more it is alike (same name, same limit, same number of tasks), so that a guess exists after one job and sharpens with
-// every further one. The limit itself counts a little: it is all that is known of a new user.
+// more it is alike (same name, same limit, same number of tasks), so that a guess exists after one job and sharpens
+// with every further one. The limit itself counts a little: it is all that is known of a new user.
 class Predictor {
  public:
   Guess guess(const JobFacts& facts) const;

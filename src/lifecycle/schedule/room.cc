@@ -29,12 +29,29 @@ Room::Room(const Book& book, Micros now)
   }
 }
 
+Room::~Room() { go_back({0, 0}); }
+
+void Room::set(int node, const Free& free) {
+  changes_.emplace_back(node, free_[static_cast<std::size_t>(node)]);
+  free_.set(static_cast<std::size_t>(node), free);
+}
+
+void Room::go_back(Mark mark) {
+  for (; changes_.size() > mark.changes; changes_.pop_back()) {
+    free_.set(static_cast<std::size_t>(changes_.back().first), changes_.back().second);
+  }
+  for (; given_.size() > mark.given; given_.pop_back()) {
+    for (const Part& part : given_.back().placement) given_on_[part.node].pop_back();
+  }
+  std::ranges::fill(first_with_room_, 0);
+}
+
 void Room::give_back(int ask, const Placement& placement) {
   for (const Part& part : placement) {
     if (!book_.nodes[part.node].up) continue;
     Free free = free_[static_cast<std::size_t>(part.node)];
     schedule::give_back(free, book_.demand(ask, part.node), part);
-    free_.set(static_cast<std::size_t>(part.node), free);
+    set(part.node, free);
   }
   std::ranges::fill(first_with_room_, 0);
 }
@@ -69,30 +86,22 @@ Free Room::free_at(int node, Micros moment) const {
   return free;
 }
 
-// What is free falls only where a promise begins, so those moments are all that need looking at.
-int Room::room(int ask, int node, int most, Micros until) const {
-  const Demand& demand = book_.demand(ask, node);
-  int fit = fits(free_[static_cast<std::size_t>(node)], demand, most);
-  if (fit == 0) return 0;
+// What is free on a node all the time from `start` to `end`, device by device. It falls only where a promise begins, so
+// those moments are all that need looking at.
+Free Room::lasting(int node, Micros start, Micros end) const {
+  Free least = start <= now_ ? free_[static_cast<std::size_t>(node)] : free_at(node, start);
   const auto promised = promised_on_.find(node);
-  if (promised == promised_on_.end()) return fit;
+  if (promised == promised_on_.end()) return least;
   for (const int i : promised->second) {
-    const Micros begins = std::max(promises_[i].start, now_);
-    if (begins < until && fit > 0) fit = fits(free_at(node, begins), demand, fit);
+    const Micros begins = std::max(promises_[i].start, start);
+    if (begins >= end || promises_[i].end <= begins) continue;
+    const Free then = free_at(node, begins);
+    least.cpu = std::min(least.cpu, then.cpu);
+    least.memory = std::min(least.memory, then.memory);
+    least.disk = std::min(least.disk, then.disk);
+    for (int d = 0; d < kDevicesMax; ++d) least.device[d] = std::min(least.device[d], then.device[d]);
   }
-  return fit;
-}
-
-int Room::room_at(int ask, int node, int most, Micros start, Micros end) const {
-  const Demand& demand = book_.demand(ask, node);
-  int fit = fits(free_at(node, start), demand, most);
-  const auto promised = promised_on_.find(node);
-  if (promised == promised_on_.end()) return fit;
-  for (const int i : promised->second) {
-    const Micros begins = promises_[i].start;
-    if (begins > start && begins < end && fit > 0) fit = fits(free_at(node, begins), demand, fit);
-  }
-  return fit;
+  return least;
 }
 
 std::optional<Placement> Room::gather(int ask, int tasks_min, int tasks_max, Layout layout,
@@ -109,7 +118,7 @@ std::optional<Placement> Room::gather(int ask, int tasks_min, int tasks_max, Lay
     const int node = static_cast<int>(at);
     if (!book_.eligible(ask, node)) continue;
     if (!seen) first = at, seen = true;
-    const int fit = until ? room(ask, node, tasks_max, *until) : fits(free_[at], book_.demand(ask, node), tasks_max);
+    const int fit = fits(until ? lasting(node, now_, *until) : free_[at], book_.demand(ask, node), tasks_max);
     if (fit == 0) continue;
     rooms.emplace_back(node, fit);
     total += fit;
@@ -144,8 +153,9 @@ std::optional<Placement> Room::gather(int ask, int tasks_min, int tasks_max, Lay
   }
   for (std::size_t i = 0; i < rooms.size(); ++i) {
     if (tasks[i] == 0) continue;
-    Free copy = free_[static_cast<std::size_t>(rooms[i].first)];
-    placement.push_back({rooms[i].first, tasks[i], schedule::take(copy, book_.demand(ask, rooms[i].first), tasks[i])});
+    const int node = rooms[i].first;
+    Free room = until ? lasting(node, now_, *until) : free_[static_cast<std::size_t>(node)];
+    placement.push_back({node, tasks[i], schedule::take(room, book_.demand(ask, node), tasks[i])});
   }
   return placement;
 }
@@ -158,41 +168,42 @@ std::optional<Placement> Room::place_despite_promises(int ask, int tasks_min, in
   return gather(ask, tasks_min, tasks_max, layout, std::nullopt);
 }
 
+// At one moment: nodes are looked at in order until enough have room for the whole time.
+std::optional<Placement> Room::place_at(int ask, int tasks, Micros start, Micros duration) const {
+  Placement placement;
+  for (std::size_t node = 0; node < free_.size() && tasks > 0; ++node) {
+    const int at = static_cast<int>(node);
+    if (!book_.nodes[node].up || !book_.eligible(ask, at)) continue;
+    Free room = lasting(at, start, moment_after(start, duration));
+    const int fit = fits(room, book_.demand(ask, at), tasks);
+    if (fit == 0) continue;
+    placement.push_back({at, fit, schedule::take(room, book_.demand(ask, at), fit)});
+    tasks -= fit;
+  }
+  if (tasks > 0) return std::nullopt;
+  return placement;
+}
+
 std::optional<Found> Room::earliest(int ask, int tasks, Micros from, Micros duration) const {
-  // How many would fit on each node if nothing was promised: never fewer later than earlier.
-  std::unordered_map<int, Free> freed;
+  if (auto placement = place_at(ask, tasks, from, duration)) return Found{from, std::move(*placement)};
+  // How many would fit on each node if nothing was promised: never fewer later than earlier, so that moments at which
+  // even those are too few need no closer look.
+  std::vector<Free> freed(free_.size());
   std::int64_t total = 0;
   for (std::size_t node = 0; node < free_.size(); ++node) {
-    if (book_.eligible(ask, static_cast<int>(node))) {
-      total += fits(free_[node], book_.demand(ask, static_cast<int>(node)), tasks);
-    }
+    freed[node] = free_[node];
+    if (book_.eligible(ask, static_cast<int>(node)))
+      total += fits(freed[node], book_.demand(ask, static_cast<int>(node)), tasks);
   }
   const auto release = [&](int released_ask, const Placement& placement) {
     for (const Part& part : placement) {
       if (!book_.nodes[part.node].up) continue;
-      Free& free = freed.try_emplace(part.node, free_[static_cast<std::size_t>(part.node)]).first->second;
       const bool counts = book_.eligible(ask, part.node);
       const Demand& demand = book_.demand(ask, part.node);
-      if (counts) total -= fits(free, demand, tasks);
-      schedule::give_back(free, book_.demand(released_ask, part.node), part);
-      if (counts) total += fits(free, demand, tasks);
+      if (counts) total -= fits(freed[part.node], demand, tasks);
+      schedule::give_back(freed[part.node], book_.demand(released_ask, part.node), part);
+      if (counts) total += fits(freed[part.node], demand, tasks);
     }
-  };
-  const auto attempt = [&](Micros start) -> std::optional<Placement> {
-    Placement placement;
-    int wanted = tasks;
-    for (std::size_t node = 0; node < free_.size() && wanted > 0; ++node) {
-      const int at = static_cast<int>(node);
-      if (!book_.nodes[node].up || !book_.eligible(ask, at)) continue;
-      const bool plain = !promised_on_.contains(at) && !freed.contains(at);
-      const int fit = plain ? fits(free_[node], book_.demand(ask, at), wanted) : room_at(ask, at, wanted, start, moment_after(start, duration));
-      if (fit == 0) continue;
-      Free copy = plain ? free_[node] : free_at(at, start);
-      placement.push_back({at, fit, schedule::take(copy, book_.demand(ask, at), fit)});
-      wanted -= fit;
-    }
-    if (wanted > 0) return std::nullopt;
-    return placement;
   };
 
   std::vector<std::pair<Micros, int>> given;  // in order of end
@@ -207,19 +218,18 @@ std::optional<Found> Room::earliest(int ask, int tasks, Micros from, Micros dura
   auto next_promised = promised.begin();
   Micros moment = from;
   for (int tried = 0; tried < kMomentsMax;) {
-    for (; ends != book_.ends.end() && ends->first <= moment; ++ends) {
-      const RunningEntry& entry = book_.running.at(ends->second);
-      release(entry.ask, entry.running.placement);
+    for (; ends != book_.ends.end() && ends->first.first <= moment; ++ends) {
+      release(ends->second->ask, ends->second->running.placement);
     }
     for (; next_given != given.end() && next_given->first <= moment; ++next_given) {
       release(given_[next_given->second].ask, given_[next_given->second].placement);
     }
-    if (total >= tasks) {
+    if (total >= tasks && moment > from) {
       ++tried;
-      if (auto placement = attempt(moment)) return Found{moment, std::move(*placement)};
+      if (auto placement = place_at(ask, tasks, moment, duration)) return Found{moment, std::move(*placement)};
     }
     Micros next = kNever;
-    if (ends != book_.ends.end()) next = std::min(next, ends->first);
+    if (ends != book_.ends.end()) next = std::min(next, ends->first.first);
     if (next_given != given.end()) next = std::min(next, next_given->first);
     while (next_promised != promised.end() && *next_promised <= moment) ++next_promised;
     if (next_promised != promised.end()) next = std::min(next, *next_promised);
@@ -230,28 +240,17 @@ std::optional<Found> Room::earliest(int ask, int tasks, Micros from, Micros dura
 }
 
 bool Room::fits_exactly(int ask, const Placement& placement, Micros until) const {
-  for (const Part& part : placement) {
-    if (!book_.nodes[part.node].up) return false;
-    const Demand& demand = book_.demand(ask, part.node);
-    Free free = free_[static_cast<std::size_t>(part.node)];
-    if (!take_exactly(free, demand, part)) return false;
-    const auto promised = promised_on_.find(part.node);
-    if (promised == promised_on_.end()) continue;
-    for (const int i : promised->second) {
-      const Micros begins = std::max(promises_[i].start, now_);
-      if (begins >= until) continue;
-      Free later = free_at(part.node, begins);
-      if (!take_exactly(later, demand, part)) return false;
-    }
-  }
-  return true;
+  return std::ranges::all_of(placement, [&](const Part& part) {
+    Free room = lasting(part.node, now_, until);
+    return book_.nodes[part.node].up && take_exactly(room, book_.demand(ask, part.node), part);
+  });
 }
 
 void Room::take(int ask, const Placement& placement, Micros until) {
   for (const Part& part : placement) {
     Free free = free_[static_cast<std::size_t>(part.node)];
     take_exactly(free, book_.demand(ask, part.node), part);
-    free_.set(static_cast<std::size_t>(part.node), free);
+    set(part.node, free);
     given_on_[part.node].push_back(static_cast<int>(given_.size()));
   }
   given_.push_back({until, ask, placement});

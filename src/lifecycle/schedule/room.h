@@ -31,6 +31,9 @@ class Room {
  public:
   // Trials count as gone: they hold nothing that others may not have.
   Room(const Book& book, Micros now);
+  ~Room();  // puts everything back
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
 
   // Places between `tasks_min` and `tasks_max` tasks from now until `until` without breaking a promise, or not at all.
   std::optional<Placement> place(int ask, int tasks_min, int tasks_max, Layout layout, Micros until);
@@ -46,6 +49,12 @@ class Room {
 
   void take(int ask, const Placement& placement, Micros until);  // Requires: it was placed, and nothing taken since
   void give_back(int ask, const Placement& placement);
+  // To try something and go back to how it was.
+  struct Mark {
+    std::size_t changes, given;
+  };
+  Mark mark() const { return {changes_.size(), given_.size()}; }
+  void go_back(Mark mark);
   void leaves(JobId job, Micros by) { leaves_[job] = by; }  // it was told to stop in this plan
   void promise(Promise promise);
   void withdraw(JobId job);  // its promise, if it has one
@@ -60,20 +69,22 @@ class Room {
     int ask;
     Placement placement;
   };
-  int room(int ask, int node, int most, Micros until) const;
+  Free lasting(int node, Micros start, Micros end) const;
+  void set(int node, const Free& free);
   Free free_at(int node, Micros moment) const;
-  int room_at(int ask, int node, int most, Micros start, Micros end) const;
+  std::optional<Placement> place_at(int ask, int tasks, Micros start, Micros duration) const;
   std::optional<Placement> gather(int ask, int tasks_min, int tasks_max, Layout layout, std::optional<Micros> until);
 
   const Book& book_;
   const Micros now_;
-  FreeTree free_;
-  std::vector<Given> given_;  // in this plan
+  FreeTree& free_;
+  std::vector<std::pair<int, Free>> changes_;  // what was free before each
+  std::vector<Given> given_;                   // in this plan
   std::vector<Promise> promises_;
   std::unordered_map<int, std::vector<int>> promised_on_;  // node -> promises
   std::unordered_map<int, std::vector<int>> given_on_;     // node -> given_
   std::unordered_map<JobId, Micros> leaves_;
-  std::vector<std::size_t> first_with_room_;               // by ask: no node before it has room
+  std::vector<std::size_t> first_with_room_;  // by ask: no node before it has room
 };
 
 }  // namespace falaj::schedule

@@ -2,8 +2,8 @@
 #include "lifecycle/schedule/simulate.h"
 
 #include <algorithm>
-#include <map>
 #include <cmath>
+#include <map>
 #include <queue>
 #include <random>
 #include <set>
@@ -34,7 +34,8 @@ struct Told {
 
 class Simulation {
  public:
-  Simulation(const Trace& trace, const Simulated& how) : trace_(trace), how_(how), state_(how.rules), random_(how.faults.seed) {
+  Simulation(const Trace& trace, const Simulated& how)
+      : trace_(trace), how_(how), state_(how.rules), random_(how.faults.seed) {
     state_.set_queues(trace.queues);
     for (const Node& node : trace.nodes) state_.set_node(node);
     jobs_.resize(trace.jobs.size());
@@ -115,12 +116,15 @@ class Simulation {
         case Kind::gone:
           if (event.attempt == jobs_[event.index].attempt) again(event.index);
           break;
-        case Kind::node_lost: lose(event.index); break;
+        case Kind::node_lost:
+          lose(event.index);
+          break;
         case Kind::node_back:
           state_.set_up(static_cast<int>(event.index), true);
           later(after(how_.faults.node_up_mean), Kind::node_lost, event.index);
           break;
-        case Kind::wake: break;
+        case Kind::wake:
+          break;
       }
     }
     for (; next_ < trace_.jobs.size() && trace_.jobs[next_].submitted <= now_; ++next_) {
@@ -148,7 +152,8 @@ class Simulation {
     ++outcome_.node_losses;
     for (const JobId id : state_.running_ids()) {
       const Running& running = *state_.running(id);
-      const bool there = std::ranges::any_of(running.placement, [&](const Part& p) { return p.node == static_cast<int>(node); });
+      const bool there =
+          std::ranges::any_of(running.placement, [&](const Part& p) { return p.node == static_cast<int>(node); });
       if (there) again(index_of(id));
     }
     state_.set_up(static_cast<int>(node), false);
@@ -157,6 +162,7 @@ class Simulation {
 
   void carry_out() {
     const Plan made = plan(state_, how_.policy, now_);
+    state_.note_promises(made);
     ++outcome_.plans;
     outcome_.decisions += made.starts.size() + made.preempts.size() + made.keeps.size();
     for (const JobId id : made.keeps) state_.keep(id);
@@ -243,7 +249,8 @@ class Simulation {
         continue;
       }
       const double wait = seconds(jobs_[i].ended - traced.ran - traced.submitted);
-      const double bounded = std::max(1.0, (wait + seconds(traced.ran)) / std::max(seconds(traced.ran), kShortestSeconds));
+      const double bounded =
+          std::max(1.0, (wait + seconds(traced.ran)) / std::max(seconds(traced.ran), kShortestSeconds));
       waits.push_back(wait);
       work += work_of(traced);
       completion += wait + seconds(traced.ran);

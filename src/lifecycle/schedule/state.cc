@@ -101,7 +101,8 @@ void hold(Book& book, int queue, const Amounts& amounts, int sign, Micros now) {
 }
 
 void note_waiting(Book& book, int queue, int change) {
-  for (int at = queue; at >= 0; at = book.queues[at].parent) book.queues[at].waiting += static_cast<std::size_t>(change);
+  for (int at = queue; at >= 0; at = book.queues[at].parent)
+    book.queues[at].waiting += static_cast<std::size_t>(change);
 }
 
 void insert(Book& book, Job job) {
@@ -150,9 +151,8 @@ void occupy(Book& book, int ask, const Placement& placement) {
       give_back(book.truly_free[placement[k].node], book.demand(ask, placement[k].node), placement[k]);
       publish(book, placement[k].node);
     }
-    throw Error(Code::conflict,
-                fmt::format("no room for {} tasks on node {}", part.tasks,
-                            known ? book.nodes[part.node].name : std::to_string(part.node)));
+    throw Error(Code::conflict, fmt::format("no room for {} tasks on node {}", part.tasks,
+                                            known ? book.nodes[part.node].name : std::to_string(part.node)));
   }
 }
 
@@ -166,8 +166,12 @@ void vacate(Book& book, int ask, const Placement& placement) {
 void check_limits(const Book& book, int queue, const Amounts& more) {
   for (int at = queue; at > 0; at = book.queues[at].parent) {
     const QueueEntry& entry = book.queues[at];
-    if (entry.queue.limit && !within(plus(entry.held, more), *entry.queue.limit)) {
+    const Amounts then = plus(entry.held, more);
+    if (entry.queue.limit && !within(then, *entry.queue.limit)) {
       throw Error(Code::conflict, fmt::format("over the limit of queue {}", entry.queue.name));
+    }
+    if (!entry.queue.borrows && entry.queue.guaranteed && !within(then, *entry.queue.guaranteed)) {
+      throw Error(Code::conflict, fmt::format("over what queue {} may hold without borrowing", entry.queue.name));
     }
   }
 }
@@ -189,7 +193,7 @@ std::unordered_map<JobId, RunningEntry>::iterator find_running(Book& book, JobId
 void note_end(Book& book, RunningEntry& entry, Micros ends_by) {
   book.ends.erase({entry.ends_by, entry.running.job.id});
   entry.ends_by = ends_by;
-  if (ends_by != kNever && !entry.running.trial) book.ends.emplace(ends_by, entry.running.job.id);
+  if (ends_by != kNever && !entry.running.trial) book.ends.emplace(std::pair(ends_by, entry.running.job.id), &entry);
 }
 
 void index(Book& book, const RunningEntry& entry) {
@@ -198,7 +202,7 @@ void index(Book& book, const RunningEntry& entry) {
     book.trials.insert(running.job.id);
     book.patience.emplace(entry.patient_until, running.job.id);
   }
-  if (running.job.preemptible && !running.stopping) book.preemptible.insert(running.job.id);
+  if (running.job.preemptible && !running.stopping && !running.trial) book.preemptible.insert(running.job.id);
   if (tasks_of(running.placement) < running.job.tasks_max) book.elastic.insert(running.job.id);
 }
 
@@ -346,7 +350,8 @@ int State::set_node(Node node) {
   Book& book = *book_;
   if (node.name.empty()) throw Error(Code::invalid, "a node needs a name");
   if (node.devices.size() > kDevicesMax) {
-    throw Error(Code::invalid, fmt::format("node {}: at most {} devices: {}", node.name, kDevicesMax, node.devices.size()));
+    throw Error(Code::invalid,
+                fmt::format("node {}: at most {} devices: {}", node.name, kDevicesMax, node.devices.size()));
   }
   node.capacity.gpu_millis = static_cast<std::int64_t>(node.devices.size()) * kWholeDevice;
   const auto known = book.node_index.find(node.name);
@@ -425,12 +430,17 @@ void State::start(const Start& start, Micros now) {
   const Pending& pending = found->second;
   const int tasks = tasks_of(start.placement);
   if (tasks < pending.job.tasks_min || tasks > pending.job.tasks_max) {
-    throw Error(Code::conflict, fmt::format("needs {}..{} tasks, placed: {}", pending.job.tasks_min, pending.job.tasks_max, tasks));
+    throw Error(Code::conflict,
+                fmt::format("needs {}..{} tasks, placed: {}", pending.job.tasks_min, pending.job.tasks_max, tasks));
   }
   const Amounts taken = times(pending.job.task, tasks);
   check_limits(book, pending.queue, taken);
   occupy(book, pending.ask, start.placement);
-  RunningEntry entry{{{}, start.placement, now, {}, start.trial, false, kNever}, pending.ask, pending.queue, kNever, pending.patient_until};
+  RunningEntry entry{{{}, start.placement, now, {}, start.trial, false, kNever},
+                     pending.ask,
+                     pending.queue,
+                     kNever,
+                     pending.patient_until};
   entry.running.job = extract(book, found);
   hold(book, entry.queue, taken, 1, now);
   const Job& job = entry.running.job;
@@ -485,6 +495,11 @@ void State::stopping(JobId job, Micros gone_by) {
 }
 
 void State::checkpointed(JobId job, Micros at) { find_running(*book_, job)->second.running.checkpointed = at; }
+
+void State::note_promises(const Plan& plan) {
+  const auto firm = std::ranges::find(plan.promised, true, &Promised::firm);
+  book_->firm = firm == plan.promised.end() ? JobId{} : firm->job;
+}
 
 void State::requeue(Job job, Micros now) {
   leave(*book_, find_running(*book_, job.id), now);

@@ -13,9 +13,9 @@ struct Running {
   Job job;
   Placement placement;
   Micros started{0};
-  Micros checkpointed{0};  // what it did before then is safe; 0 = nothing is
-  bool trial = false;      // in room promised to another
-  bool stopping = false;   // told to stop; holds its place until it is gone
+  Micros checkpointed{0};    // what it did before then is safe; 0 = nothing is
+  bool trial = false;        // in room promised to another
+  bool stopping = false;     // told to stop; holds its place until it is gone
   Micros stops_by = kNever;  // when it is gone at the latest, once it is stopping
 };
 
@@ -45,9 +45,9 @@ class State {
   int set_node(Node node);
   void set_up(int node, bool up);
 
-  void know(const Job& job);    // so that earliest_start may be asked about it
-  void add(Job job);            // to the pending; throws invalid (unknown queue, tasks < 1), exists
-  void change(Job job);         // of a pending job; throws not_found
+  void know(const Job& job);           // so that earliest_start may be asked about it
+  void add(Job job);                   // to the pending; throws invalid (unknown queue, tasks < 1), exists
+  void change(Job job);                // of a pending job; throws not_found
   void remove(JobId job, Micros now);  // of a pending job, or of a running one that has ended; unknown: nothing
 
   // Pending -> running. Throws not_found, conflict (not free, node down, not of its kind, over a queue's limit).
@@ -56,6 +56,8 @@ class State {
   void keep(JobId job);                                     // a trial no longer is one; throws not_found
   void stopping(JobId job, Micros gone_by);                 // throws not_found
   void checkpointed(JobId job, Micros at);                  // throws not_found
+  // Whom a plan gave a firm promise, so that the next one keeps it.
+  void note_promises(const Plan& plan);
   // Running -> pending again, as `job` now reads. Throws not_found.
   void requeue(Job job, Micros now);
 
@@ -68,7 +70,7 @@ class State {
   std::vector<JobId> pending_ids() const;  // in order of queue, then as they are ordered in it
   std::vector<JobId> running_ids() const;  // in order of id
   Amounts free_of(int node) const;
-  Amounts capacity() const;                    // of the nodes that are up
+  Amounts capacity() const;  // of the nodes that are up
   Amounts held_by(std::string_view queue) const;
   double share_of(std::string_view queue, Micros now) const;  // of the cluster: held now, and lately
 

@@ -102,7 +102,8 @@ Trace read_swf(std::string_view text) {
     std::array<double, 18> field{};
     for (std::size_t i = 0; i < field.size(); ++i) {
       const auto value = i < words.size() ? number(words[i]) : std::nullopt;
-      if (!value) throw Error(Code::invalid, fmt::format("line {}: column {} of 18 is not a number: {}", count, i + 1, line));
+      if (!value)
+        throw Error(Code::invalid, fmt::format("line {}: column {} of 18 is not a number: {}", count, i + 1, line));
       field[i] = *value;
     }
     const double allocated = field[4] > 0 ? field[4] : field[7];
@@ -202,9 +203,11 @@ Trace make_trace(std::uint64_t seed, std::size_t jobs, int nodes, int processors
   std::vector<Habit> habits;
   for (int i = 0; i < 100; ++i) {
     const double size = uniform();
-    habits.push_back({std::exp(std::log(30) + uniform() * std::log(2000)), 0.3 + uniform(), uniform() * 0.3,
-                      size < 0.8 ? 1 : 1 + static_cast<int>(std::exp(uniform() * std::log(nodes * processors / 4.0))),
-                      1 + static_cast<int>(uniform() * std::min(processors, 4))});
+    habits.push_back(
+        {std::exp(std::log(30) + uniform() * std::log(2000)), 0.3 + uniform(), uniform() * 0.3,
+         size < 0.8 ? 1
+                    : 1 + static_cast<int>(std::exp(uniform() * std::log(std::min(256.0, nodes * processors / 4.0)))),
+         1 + static_cast<int>(uniform() * std::min(processors, 4))});
   }
   double work = 0;
   std::vector<TraceJob> made;
