@@ -254,21 +254,26 @@ void Record::read(std::int64_t as_of_us, Answer& out) const {
 }
 
 bool Record::read_in_place(const View& view, BytesView payload, std::int64_t as_of_us, Answer& out) {
-  if (!view.windows.features().empty()) return false;
   ByteReader in(payload, kBlobMax);
   if (in.u8() != kFormat) return false;
   in.raw(3 * 8);  // pass, covered, sequence
   const auto settled_us = get_time(in);
-  if (in.u8() == 0) return false;
-  const auto at_us = get_time(in);
-  in.raw(2 * 8);  // available, row number
-  const auto row = in.blob();
+  std::optional<std::int64_t> at_us;
+  BytesView row;
+  if (in.u8() != 0) {
+    at_us = get_time(in);
+    in.raw(2 * 8);  // available, row number
+    row = in.blob();
+  }
+  out.windows.resize(view.windows.features().size());
+  if (!out.windows.empty() && !Tiles::read_encoded(view.windows, in, as_of_us, out.windows)) return false;
   if (in.u32() != 0 || in.u32() != 0) return false;  // something waits, or was pushed
   in.expect_end();
   need_present(as_of_us, settled_us);
   out.found = {};
   out.columns.reset();
-  show_newest(view, at_us, row, as_of_us, out);
+  out.found.windows = out.windows;
+  if (at_us) show_newest(view, *at_us, row, as_of_us, out);
   return true;
 }
 

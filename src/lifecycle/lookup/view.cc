@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lifecycle/lookup/view.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 
@@ -75,23 +76,43 @@ Bytes entity_key(std::span<const Type> types, std::span<const Value> values) {
   return out.take();
 }
 
-void read(online::Snapshot& snapshot, const online::Space& space, const View& view, std::span<const BytesView> keys,
-          std::int64_t as_of_us, const std::function<void(std::size_t, const Found&)>& each) {
-  std::vector<std::optional<online::Row>> rows(keys.size());
+namespace {
+
+constexpr std::size_t kBlock = 64;  // entities that are opened before they are looked at: as many as a cache holds
+
+// `rows` as many as keys: on the caller's stack, since a call for one entity should not ask the heap for anything.
+void read_block(online::Snapshot& snapshot, const online::Space& space, const View& view,
+                std::span<const BytesView> keys, std::size_t first, std::int64_t as_of_us,
+                std::span<std::optional<online::Row>> rows, Record::Answer& answer,
+                const std::function<void(std::size_t, const Found&)>& each) {
   snapshot.get(space, keys, rows);
-  Record::Answer answer;
-  const Record nothing(view);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (!rows[i]) {
-      nothing.read(as_of_us, answer);
-      each(i, answer.found);
-    } else if (Record::read_in_place(view, rows[i]->payload, as_of_us, answer)) {
-      each(i, answer.found);
-    } else {
+      Record(view).read(as_of_us, answer);
+    } else if (!Record::read_in_place(view, rows[i]->payload, as_of_us, answer)) {
       const auto record = Record::decode(view, rows[i]->payload);
       record.read(as_of_us, answer);
-      each(i, answer.found);
+      each(first + i, answer.found);
+      continue;  // what was found points into the record
     }
+    each(first + i, answer.found);
+  }
+}
+
+}  // namespace
+
+void read(online::Snapshot& snapshot, const online::Space& space, const View& view, std::span<const BytesView> keys,
+          std::int64_t as_of_us, const std::function<void(std::size_t, const Found&)>& each) {
+  Record::Answer answer;
+  if (keys.size() == 1) {
+    std::optional<online::Row> row[1];
+    read_block(snapshot, space, view, keys, 0, as_of_us, row, answer, each);
+    return;
+  }
+  std::optional<online::Row> rows[kBlock];
+  for (std::size_t at = 0; at < keys.size(); at += kBlock) {
+    const auto n = std::min(kBlock, keys.size() - at);
+    read_block(snapshot, space, view, keys.subspan(at, n), at, as_of_us, std::span(rows).first(n), answer, each);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -20,6 +21,30 @@ std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b <
 
 void real(ByteWriter& out, double value) { out.u64(std::bit_cast<std::uint64_t>(value)); }
 double real(ByteReader& in) { return std::bit_cast<double>(in.u64()); }
+
+// Of an encoded accumulator; 0: it depends.
+std::size_t encoded_bytes(Aggregate aggregate) {
+  constexpr std::size_t kWord = 8;
+  switch (aggregate) {
+    case Aggregate::count:
+      return kWord;
+    case Aggregate::stddev:
+      return 6 * kWord;
+    case Aggregate::last:
+      return 5 * kWord;
+    case Aggregate::distinct_approx:
+      return 0;
+    default:
+      return 2 * kWord;
+  }
+}
+
+std::uint64_t word_at(const std::byte* at) {
+  static_assert(std::endian::native == std::endian::little, "stored words are little-endian");
+  std::uint64_t word = 0;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
 
 }  // namespace
 
@@ -48,6 +73,12 @@ Windows::Windows(std::int64_t tile_us, std::vector<WindowFeature> features)
       readers_.emplace_back();
     }
     readers_[at].push_back(f);
+  }
+  tile_bytes_ = sizeof(std::int64_t);
+  for (const auto& kept : kept_) {
+    kept_at_.push_back(tile_bytes_);
+    const auto bytes = encoded_bytes(kept.aggregate);
+    tile_bytes_ = bytes == 0 || tile_bytes_ == 0 ? 0 : tile_bytes_ + bytes;
   }
   for (auto& readers : readers_)
     std::sort(readers.begin(), readers.end(),
@@ -184,6 +215,89 @@ Accumulator Accumulator::decode(Aggregate aggregate, ByteReader& in) {
       a.value_ = real(in);
   }
   return a;
+}
+
+namespace {
+
+// One aggregate over encoded tiles, merged one by one: as Accumulator does it, without making one of each tile.
+class Running {
+ public:
+  explicit Running(Aggregate aggregate) : aggregate_(aggregate), other_(aggregate) {}
+
+  void merge(BytesView encoded) {
+    const auto count = word_at(encoded.data());
+    switch (aggregate_) {
+      case Aggregate::count:
+        count_ += count;
+        return;
+      case Aggregate::stddev:
+      case Aggregate::last:
+      case Aggregate::distinct_approx: {
+        ByteReader in(encoded);
+        other_.merge(Accumulator::decode(aggregate_, in));
+        return;
+      }
+      default:
+        break;
+    }
+    if (count == 0) return;
+    const auto value = std::bit_cast<double>(word_at(encoded.data() + sizeof count));
+    const bool first = count_ == 0;
+    count_ += count;
+    if (aggregate_ == Aggregate::min)
+      value_ = first ? value : std::min(value_, value);
+    else if (aggregate_ == Aggregate::max)
+      value_ = first ? value : std::max(value_, value);
+    else
+      value_ += value;
+  }
+
+  Cell result() const {
+    switch (aggregate_) {
+      case Aggregate::count:
+        return static_cast<double>(count_);
+      case Aggregate::stddev:
+      case Aggregate::last:
+      case Aggregate::distinct_approx:
+        return other_.result();
+      case Aggregate::mean:
+        return count_ == 0 ? Cell() : value_ / static_cast<double>(count_);
+      default:
+        return count_ == 0 ? Cell() : Cell(value_);
+    }
+  }
+
+ private:
+  const Aggregate aggregate_;
+  std::uint64_t count_ = 0;
+  double value_ = 0;
+  Accumulator other_;  // of those that are more than a number
+};
+
+}  // namespace
+
+bool Tiles::read_encoded(const Windows& windows, ByteReader& in, std::int64_t as_of_us, std::span<Cell> out) {
+  const auto bytes = windows.tile_bytes();
+  if (bytes == 0) return false;
+  const auto size = in.u32();
+  if (size > kTilesMax) throw Error(Code::corrupt, "tiles: more than there can be");
+  const auto all = in.raw(size * bytes);
+  const auto number = [&](std::size_t tile) { return static_cast<std::int64_t>(word_at(all.data() + tile * bytes)); };
+  for (std::size_t tile = 1; tile < size; ++tile)
+    if (number(tile - 1) >= number(tile)) throw Error(Code::corrupt, "tiles: not in their order");
+  for (std::size_t kept = 0; kept < windows.kept().size(); ++kept) {
+    const auto aggregate = windows.kept()[kept].aggregate;
+    const auto kept_bytes = encoded_bytes(aggregate);
+    Running running(aggregate);
+    std::size_t left = size;
+    for (const auto f : windows.readers(kept)) {
+      const auto first = windows.first_tile(as_of_us, windows.features()[f].window_us);
+      for (; left > 0 && number(left - 1) >= first; --left)
+        running.merge(all.subspan((left - 1) * bytes + windows.kept_at(kept), kept_bytes));
+      out[f] = running.result();
+    }
+  }
+  return true;
 }
 
 Tiles::Tile& Tiles::tile(std::int64_t number) {

@@ -61,6 +61,9 @@ class Windows {
     std::size_t input;
   };
   std::span<const Kept> kept() const { return kept_; }
+  // How many bytes a tile takes, and where in it each of those begins; 0 when that is not always the same.
+  std::size_t tile_bytes() const { return tile_bytes_; }
+  std::size_t kept_at(std::size_t kept) const { return kept_at_[kept]; }
   // The features that read one of those, the shortest window first.
   std::span<const std::size_t> readers(std::size_t kept) const { return readers_[kept]; }
 
@@ -70,6 +73,8 @@ class Windows {
   std::int64_t longest_us_ = 0;
   std::vector<Kept> kept_;
   std::vector<std::vector<std::size_t>> readers_;
+  std::vector<std::size_t> kept_at_;
+  std::size_t tile_bytes_ = 0;
 };
 
 // What a tile keeps of one input for one aggregate. Merging tiles in their order gives what one tile would have kept.
@@ -107,6 +112,9 @@ class Tiles {
 
   void encode(ByteWriter& out) const;
   static Tiles decode(const Windows& windows, ByteReader& in);  // throws corrupt
+  // What decode() and read() say, straight from the bytes. False, and nothing done, when what is kept has no fixed size
+  // (sketches): then decode. Throws corrupt.
+  static bool read_encoded(const Windows& windows, ByteReader& in, std::int64_t as_of_us, std::span<Cell> out);
 
  private:
   struct Tile {

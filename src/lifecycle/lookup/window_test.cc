@@ -101,6 +101,7 @@ std::uint64_t cases() {
 }
 
 TEST(Windows, AreWhatTheirDefinitionSays) {
+  int read_straight = 0;
   for (std::uint64_t seed = 0; seed < cases(); ++seed) {
     SCOPED_TRACE(seed);
     sys::SimRandom dice(seed);
@@ -120,8 +121,15 @@ TEST(Windows, AreWhatTheirDefinitionSays) {
       if (dice.below(4) == 0) {  // as if stored and read again
         ByteWriter bytes;
         tiles.encode(bytes);
-        ByteReader in(bytes.bytes());
+        ByteReader in(bytes.bytes()), straight(bytes.bytes());
         tiles = Tiles::decode(world.windows, in);
+        std::vector<Cell> read(out.size());
+        if (Tiles::read_encoded(world.windows, straight, t, read)) {
+          straight.expect_end();
+          tiles.read(t, out);
+          ASSERT_EQ(read, out) << "to the last bit: nothing is added in another order";
+          ++read_straight;
+        }
       }
       tiles.read(t, out);
       for (std::size_t f = 0; f < out.size(); ++f) {
@@ -131,6 +139,7 @@ TEST(Windows, AreWhatTheirDefinitionSays) {
       }
     }
   }
+  EXPECT_GT(read_straight, 100);
 }
 
 TEST(Windows, ShowNothingThatIsKnownLater) {

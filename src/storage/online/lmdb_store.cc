@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "foundation/base/error.h"
@@ -88,10 +89,14 @@ class LmdbSnapshot final : public Snapshot {
     }
   }
 
-  void clear() override { opened_.clear(); }
+  void clear() override {
+    opened_.clear();
+    here_used_ = 0;
+  }
 
  private:
   static constexpr std::size_t kBlock = 64;
+  static constexpr std::size_t kHereBytes = 4096;
   static constexpr std::size_t kFetchedAhead = 1024;  // bytes of a row that come while the next ones are looked for
 
   // Finds all, then opens all: one piece of memory for what is opened, and none for what lies in the map.
@@ -109,8 +114,7 @@ class LmdbSnapshot final : public Snapshot {
       for (std::size_t line = 64; line < std::min(found->size(), kFetchedAhead); line += 64)
         __builtin_prefetch(found->data() + line);
     }
-    if (bytes > 0) opened_.emplace_back(new std::byte[bytes]);
-    std::byte* to = bytes > 0 ? opened_.back().get() : nullptr;
+    std::byte* to = room_for(bytes);
     for (std::size_t i = 0; i < keys.size(); ++i) {
       out[i].reset();
       if (!records[i].mv_data) continue;
@@ -120,9 +124,17 @@ class LmdbSnapshot final : public Snapshot {
     }
   }
 
+  std::byte* room_for(std::size_t bytes) {
+    if (bytes == 0) return nullptr;
+    if (here_used_ + bytes <= kHereBytes) return here_.data() + std::exchange(here_used_, here_used_ + bytes);
+    return opened_.emplace_back(new std::byte[bytes]).get();
+  }
+
   Environment& environment_;
   MDB_txn* const txn_;
   std::vector<std::unique_ptr<std::byte[]>> opened_;
+  std::size_t here_used_ = 0;
+  std::array<std::byte, kHereBytes> here_;  // of the first few rows, which are often all
 };
 
 class LmdbReader final : public Reader {
@@ -182,25 +194,11 @@ class LmdbStore final : public Store {
     return stored;
   }
 
-  void update(const Space& space, std::span<const BytesView> entity_keys, const Change& change) override {
-    if (entity_keys.empty()) return;
+  void update(std::span<const Update> updates) override {
+    if (std::all_of(updates.begin(), updates.end(), [](const Update& u) { return u.entity_keys.empty(); })) return;
     writer_.run([&](MDB_txn* txn) {
-      Space::Opening opening(space);
-      Space::Sealing sealing(space);
-      Bytes opened, record;
-      for (std::size_t i = 0; i < entity_keys.size(); ++i) {
-        const auto address = space.address(entity_keys[i]);
-        std::optional<Row> old;
-        if (const auto found = find(txn, environment_.table(), address)) {
-          opened.resize(Space::payload_size(*found));
-          old = opening.open(address, *found, opened.data());
-        }
-        const auto changed = change(i, old);
-        if (!changed) continue;
-        record.clear();
-        sealing.append_record(record, address, {changed->event_us, changed->created_us, changed->payload});
-        if (const int result = store(txn, environment_.table(), address, record)) return result;
-      }
+      for (const auto& one : updates)
+        if (const int result = update(txn, one)) return result;
       return MDB_SUCCESS;
     });
   }
@@ -249,6 +247,26 @@ class LmdbStore final : public Store {
   }
 
  private:
+  int update(MDB_txn* txn, const Update& one) {
+    Space::Opening opening(one.space);
+    Space::Sealing sealing(one.space);
+    Bytes opened, record;
+    for (std::size_t i = 0; i < one.entity_keys.size(); ++i) {
+      const auto address = one.space.address(one.entity_keys[i]);
+      std::optional<Row> old;
+      if (const auto found = find(txn, environment_.table(), address)) {
+        opened.resize(Space::payload_size(*found));
+        old = opening.open(address, *found, opened.data());
+      }
+      const auto changed = one.change(i, old);
+      if (!changed) continue;
+      record.clear();
+      sealing.append_record(record, address, {changed->event_us, changed->created_us, changed->payload});
+      if (const int result = store(txn, environment_.table(), address, record)) return result;
+    }
+    return MDB_SUCCESS;
+  }
+
   Probe probe_;
   Environment environment_;
   LmdbWriter writer_;  // last: its thread uses the others

@@ -180,15 +180,8 @@ class RedisStore final : public Store {
     return stored;
   }
 
-  void update(const Space& space, std::span<const BytesView> entity_keys, const Change& change) override {
-    for (std::size_t at = 0; at < entity_keys.size(); at += kPerRound) {
-      std::vector<std::size_t> left;  // indices that others have raced us to
-      for (std::size_t i = at; i < std::min(entity_keys.size(), at + kPerRound); ++i) left.push_back(i);
-      for (int races = 0; !left.empty(); ++races) {
-        if (races == kRacesMax) throw Error(Code::conflict, "online update: others changed the same rows all the time");
-        left = update_round(space, entity_keys, left, change);
-      }
-    }
+  void update(std::span<const Update> updates) override {
+    for (const auto& [space, entity_keys, change] : updates) update_space(space, entity_keys, change);
   }
 
   std::size_t erase(const Space& space, std::span<const BytesView> entity_keys) override {
@@ -222,6 +215,17 @@ class RedisStore final : public Store {
     std::string expires;
     std::size_t index = 0;
   };
+
+  void update_space(const Space& space, std::span<const BytesView> entity_keys, const Change& change) {
+    for (std::size_t at = 0; at < entity_keys.size(); at += kPerRound) {
+      std::vector<std::size_t> left;  // indices that others have raced us to
+      for (std::size_t i = at; i < std::min(entity_keys.size(), at + kPerRound); ++i) left.push_back(i);
+      for (int races = 0; !left.empty(); ++races) {
+        if (races == kRacesMax) throw Error(Code::conflict, "online update: others changed the same rows all the time");
+        left = update_round(space, entity_keys, left, change);
+      }
+    }
+  }
 
   static std::size_t count_ones(RedisConnection& connection, std::size_t replies) {
     std::size_t ones = 0;

@@ -56,6 +56,12 @@ struct Changed {
   std::int64_t expires_us = 0;
 };
 using Change = std::function<std::optional<Changed>(std::size_t index, const std::optional<Row>& old)>;
+// Rows of one space that are to be changed; all of it is the caller's.
+struct Update {
+  const Space& space;
+  std::span<const BytesView> entity_keys;
+  const Change& change;
+};
 
 // Thread-safe. When a write returns, it is as durable as the engine makes it: on disk in LMDB; in Redis as its
 // configuration says. Errors also: invalid (a key or a row too long), exhausted (the disk or the map is full, too many
@@ -67,8 +73,13 @@ class Store : public Reader {
   // All or nothing in LMDB; in Redis each row for itself: after an error, put the same again.
   virtual std::size_t put(const Space& space, std::span<const Write> writes) = 0;
   // Replaces each row by what `change` makes of it, with no other write in between. `change` is pure: it may run more
-  // than once, on any thread. In Redis, after unavailable, some rows may have been changed.
-  virtual void update(const Space& space, std::span<const BytesView> entity_keys, const Change& change) = 0;
+  // than once, on any thread. All or nothing in LMDB, and one wait for the disk; in Redis, after unavailable, some rows
+  // may have been changed.
+  virtual void update(std::span<const Update> updates) = 0;
+  void update(const Space& space, std::span<const BytesView> entity_keys, const Change& change) {
+    const Update one[] = {{space, entity_keys, change}};
+    update(one);
+  }
   // Returns how many were there. An older event put after this is stored again: there is no memory of what was erased.
   virtual std::size_t erase(const Space& space, std::span<const BytesView> entity_keys) = 0;
   // Rows of events before `event_us`, a part at a time: what is past its time to live, or (the default) all of them.
