@@ -15,7 +15,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <thread>
 
@@ -139,6 +138,7 @@ class Redis {
     };
     for (auto& connection : connections_) send(connection.get());
     const auto begin_us = clock.now().count();
+    const auto cpu = cpu_seconds_of(pid());
     std::uint64_t calls = 0;
     while (static_cast<double>(clock.now().count() - begin_us) < kRoundSeconds * 1e6)
       for (auto& connection : connections_) {
@@ -147,12 +147,14 @@ class Redis {
         ++calls;
       }
     const auto seconds = static_cast<double>(clock.now().count() - begin_us) / 1e6;
+    busy_ = (cpu_seconds_of(pid()) - cpu) / seconds;
     for (auto& connection : connections_) receive(connection.get());
     CHECK(sum > 0, "features were read");
     return static_cast<double>(calls * per_call) / seconds;
   }
 
   int pid() const { return server_->pid(); }
+  double busy() const { return busy_; }  // processors that the server took in the last round
 
  private:
   static void append(redisContext* context, const std::vector<std::string>& words) {
@@ -177,6 +179,7 @@ class Redis {
   std::unique_ptr<sys::Child> server_;
   std::vector<Context> connections_;
   std::vector<std::string> fields_;
+  double busy_ = 0;
 };
 
 double read_ours(const FeatureWorld& world, std::size_t per_call, const sys::Clock& clock) {
@@ -194,14 +197,6 @@ double read_ours(const FeatureWorld& world, std::size_t per_call, const sys::Clo
   return got.rate() * static_cast<double>(per_call);
 }
 
-double peak_mb_of(int pid) {
-  std::ifstream in(fmt::format("/proc/{}/status", pid));
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with("VmHWM:"))
-      return static_cast<double>(parse_int(trim(line.substr(6, line.find("kB") - 6))).value_or(0)) / 1e3;
-  return 0;
-}
-
 void compare_reads(const FeatureWorld& world, const sys::Clock& clock) {
   constexpr std::size_t kRowBytes = 520;  // of a stored record with 50 doubles, sealed
   Redis redis;
@@ -211,6 +206,8 @@ void compare_reads(const FeatureWorld& world, const sys::Clock& clock) {
     for (int round = 0; round < kRounds; ++round) {
       ours.push_back(read_ours(world, per_call, clock));
       fields.push_back(redis.read(false, per_call, clock));
+      fmt::print("HMGET, {} a call: {:.0f} entities/s, redis-server takes {:.2f} processors\n", per_call, fields.back(),
+                 redis.busy());
       rows.push_back(redis.read(true, per_call, clock));
       to_fields.push_back(ours.back() / fields.back());
       to_rows.push_back(ours.back() / rows.back());
@@ -280,14 +277,16 @@ void compare_pushes(const FeatureWorld& world, const sys::Clock& clock) {
 }  // namespace
 }  // namespace falaj::tests
 
-int main() {
+// feature_serving_bench [reads|pushes]
+int main(int argc, char** argv) {
   using namespace falaj;
   using namespace falaj::tests;
+  const std::string only = argc > 1 ? argv[1] : "";
   try {
     const sys::RealClock clock;
     const FeatureWorld world(falaj_beside_this(), kEntities);
-    compare_reads(world, clock);
-    compare_pushes(world, clock);
+    if (only != "pushes") compare_reads(world, clock);
+    if (only != "reads") compare_pushes(world, clock);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "feature_serving_bench: %s\n", error.what());
     return 2;

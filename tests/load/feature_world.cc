@@ -113,16 +113,16 @@ std::string FeatureWorld::read_request(std::string_view service, std::span<const
   return request("/v1/features/get?scope=/t/default/p/default", body + "]}}");
 }
 
-double FeatureWorld::peak_mb() const {
-  std::ifstream in(fmt::format("/proc/{}/status", program_.pid()));
+double peak_mb_of(int pid) {
+  std::ifstream in(fmt::format("/proc/{}/status", pid));
   for (std::string line; std::getline(in, line);)
     if (line.starts_with("VmHWM:"))
       return static_cast<double>(parse_int(trim(line.substr(6, line.find("kB") - 6))).value_or(0)) / 1e3;
   return 0;
 }
 
-double FeatureWorld::cpu_seconds() const {
-  const auto text = read_text(fmt::format("/proc/{}/stat", program_.pid()));
+double cpu_seconds_of(int pid) {
+  const auto text = read_text(fmt::format("/proc/{}/stat", pid));
   const auto fields = split(std::string_view(text).substr(text.rfind(')') + 2), ' ');
   return static_cast<double>(parse_int(fields[11]).value_or(0) + parse_int(fields[12]).value_or(0)) /
          static_cast<double>(::sysconf(_SC_CLK_TCK));

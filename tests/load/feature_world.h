@@ -21,6 +21,9 @@ namespace falaj::tests {
 
 inline constexpr std::size_t kFeatures = 50;
 
+double peak_mb_of(int pid);  // most memory that a process had so far
+double cpu_seconds_of(int pid);
+
 class FeatureWorld {
  public:
   // `binary` is the falaj program. Rows of as many entities are ingested and brought online.
@@ -39,8 +42,8 @@ class FeatureWorld {
   std::string request(std::string_view path, std::string_view body) const;
   std::string read_request(std::string_view service, std::span<const std::size_t> entities) const;
 
-  double peak_mb() const;  // of the server's memory, so far
-  double cpu_seconds() const;
+  double peak_mb() const { return peak_mb_of(program_.pid()); }
+  double cpu_seconds() const { return cpu_seconds_of(program_.pid()); }
 
  private:
   void ingest(client::ApiClient& api);

@@ -40,11 +40,13 @@ struct Connection {
       if (end == std::string::npos) return false;
       head = end + 4;
       status = static_cast<int>(parse_int(std::string_view(received).substr(9, 3)).value_or(0));
-      const auto at = received.find("Content-Length: ");
-      if (at == std::string::npos || at > end) throw Error(Code::internal, "an answer without a length");
-      const auto from = at + 16;
+      constexpr std::string_view kLength = "content-length:";
+      const auto text = lower(std::string_view(received).substr(0, head));
+      const auto at = text.find(kLength);
+      if (at == std::string::npos) throw Error(Code::internal, "an answer without a length");
+      const auto from = at + kLength.size();
       length = static_cast<std::size_t>(
-          parse_int(std::string_view(received).substr(from, received.find('\r', from) - from)).value_or(0));
+          parse_int(trim(std::string_view(text).substr(from, text.find('\r', from) - from))).value_or(0));
     }
     return received.size() >= head + length;
   }
