@@ -375,6 +375,80 @@ TEST_F(Containment, AnImageIsItsRoot) {
   EXPECT_EQ(name_of(run(inside).reason), "not_started");
 }
 
+// Two layers: the second replaces, hides and links.
+constexpr const char* kMakeLayout = R"(
+import gzip, hashlib, io, json, os, sys, tarfile
+image, layout, evil = sys.argv[1], sys.argv[2], sys.argv[3:]
+os.makedirs(layout + '/blobs/sha256')
+def blob(data):
+    digest = hashlib.sha256(data).hexdigest()
+    open(layout + '/blobs/sha256/' + digest, 'wb').write(data)
+    return {'digest': 'sha256:' + digest, 'size': len(data)}
+def layer(add):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode='w', format=tarfile.PAX_FORMAT) as tar: add(tar)
+    return out.getvalue()
+def file(tar, name, text=b'', mode=0o644, kind=tarfile.REGTYPE, link=''):
+    info = tarfile.TarInfo(name)
+    info.size, info.mode, info.type, info.linkname = len(text), mode, kind, link
+    tar.addfile(info, io.BytesIO(text))
+def first(tar):
+    tar.add(image, arcname='.')
+    file(tar, 'gone', b'x'); file(tar, 'opaque/old', b'x'); file(tar, 'replaced', b'old'); file(tar, 'a' * 120 + '/' + 'b' * 120, b'long')
+    file(tar, 'out', kind=tarfile.SYMTYPE, link='/etc'); file(tar, 'node', kind=tarfile.CHRTYPE)
+def second(tar):
+    file(tar, '.wh.gone'); file(tar, 'opaque/.wh..wh..opq'); file(tar, 'opaque/new', b'x'); file(tar, 'replaced', b'new')
+    file(tar, 'again', kind=tarfile.LNKTYPE, link='replaced'); file(tar, 'out/through', b'inside'); file(tar, 'power', b'', 0o4755)
+    for name in evil: file(tar, name, b'evil')
+layers = [blob(layer(first)), blob(gzip.compress(layer(second)))]
+manifest = blob(json.dumps({'schemaVersion': 2, 'layers': layers}).encode())
+manifest['platform'] = {'os': 'linux', 'architecture': 'amd64'}
+other = {'digest': 'sha256:' + '0' * 64, 'platform': {'os': 'linux', 'architecture': 'other'}}
+json.dump({'schemaVersion': 2, 'manifests': [other, manifest]}, open(layout + '/index.json', 'w'))
+open(layout + '/oci-layout', 'w').write('{"imageLayoutVersion": "1.0.0"}')
+)";
+
+TEST_F(Containment, AnImageOfLayersIsUnpackedOnce) {
+  const auto make_layout = [&](const std::string& name, const std::vector<std::string>& evil) {
+    sys::RealProcesses processes;
+    sys::Command make;
+    make.argv = {"python3", "-c", kMakeLayout, node() / "image", node() / name};
+    make.argv.insert(make.argv.end(), evil.begin(), evil.end());
+    EXPECT_EQ(processes.start(make)->wait(std::chrono::seconds(60)), sys::Exit{});
+    return node() / name;
+  };
+  make_image(node());
+  auto inside = launch("inside.1", "");
+  inside.command = {
+      "/bin/bash", "-c",
+      "echo $(</replaced) $(</again) $(</etc/through); ls / /opaque; ls -l /power | (read -r m x; echo $m)"};
+  inside.image = make_layout("layout", {});
+  auto at_once = inside;
+  at_once.attempt = "inside.2";
+  at_once.work_directory += "2";
+  executor().start(inside);
+  executor().start(at_once);
+  for (const char* attempt : {"inside.1", "inside.2"}) {
+    const auto ending = await_end(attempt);
+    EXPECT_EQ(ending.exit_code, 0) << ending.message << log(attempt);
+    EXPECT_EQ(log(attempt),
+              "new new inside\n/:\n" + std::string(120, 'a') +
+                  "\nagain\nbin\ndev\netc\nlib\nlib64\nopaque\nout\noutside\npower\nproc\nreplaced\nsys\ntmp\n" +
+                  "\n/opaque:\nnew\n-rwxr-xr-x\n");
+  }
+  inside.attempt = "inside.3";
+  inside.image = make_layout("evil", {"a/../../../escaped"});
+  const auto refused = run(inside);
+  EXPECT_EQ(name_of(refused.reason), "not_started");
+  EXPECT_NE(refused.message.find("leads out of it"), std::string::npos) << refused.message;
+  // A layer whose bytes were changed.
+  inside.attempt = "inside.4";
+  inside.image = make_layout("changed", {"different"});
+  for (const auto& blob : std::filesystem::directory_iterator(inside.image + "/blobs/sha256"))
+    if (blob.file_size() > 1 << 20) std::ofstream(blob.path(), std::ios::app) << "x";
+  EXPECT_NE(run(inside).message.find("does not match its digest"), std::string::npos);
+}
+
 TEST(Isolation, BelowTheMinimumNothingIsStarted) {
   LocalSettings settings;
   settings.isolation_max = Isolation::restricted;

@@ -24,6 +24,7 @@
 
 #include "foundation/base/error.h"
 #include "foundation/base/log.h"
+#include "lifecycle/execute/local/images.h"
 #include "lifecycle/execute/local/journal.h"
 #include "lifecycle/execute/local/launch_check.h"
 #include "lifecycle/execute/local/loop.h"
@@ -66,7 +67,8 @@ class Keeper {
         machine_(name_of_keeper(options.directory)),
         journal_(options.directory),
         logs_(options.directory + "/" + kLogsName),
-        loop_(clock_) {
+        loop_(clock_),
+        images_(loop_, options.directory + "/images") {
     if (::mkdir(logs_.c_str(), 0700) != 0 && errno != EEXIST) fail_keeper("the directory of logs");
     report_lost();
     listen();
@@ -230,7 +232,7 @@ class Keeper {
   }
 
   void check_start(const Order& order) const {
-    check(order);
+    check(order, options_.directory);
     if (journal_.reports().count(order.launch.attempt)) return;
     if (ending_) throw Error(Code::unavailable, "starting an attempt: the keeper ends");
     if (runs_.size() >= kRunsMax) throw Error(Code::exhausted, "starting an attempt: too many run");
@@ -241,7 +243,7 @@ class Keeper {
   void start(const Order& order) {
     const std::string attempt = order.launch.attempt;
     auto run = std::make_unique<Run>(
-        loop_, clock_, machine_, fmt::format("{}/{}", logs_, attempt),
+        loop_, clock_, machine_, images_, fmt::format("{}/{}", logs_, attempt),
         Run::Calls{.running = [this, attempt](Isolation reached) { running(attempt, reached); },
                    .ended = [this, attempt](Ending ending) { ended(attempt, std::move(ending)); }});
     Run& started = *runs_.emplace(attempt, std::move(run)).first->second;
@@ -319,6 +321,7 @@ class Keeper {
   Journal journal_;
   const std::string logs_;
   Loop loop_;
+  Images images_;
   sys::Descriptor listening_, signals_;
   bool ending_ = false;
   Peers peers_;

@@ -8,6 +8,7 @@
 //   keeper.log    what it had to complain about
 //   journal       what it knows of its attempts (journal.h)
 //   logs/         what tasks wrote (task_log.h)
+//   images/       unpacked, by digest (images.h)
 // When it dies its tasks die, and the next one reports them lost, once.
 
 #include <string>

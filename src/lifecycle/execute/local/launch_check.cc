@@ -27,7 +27,8 @@ bool holds_nul(std::string_view text) { return text.find('\0') != std::string_vi
 
 class Checked {
  public:
-  explicit Checked(const Order& order) : launch_(order.launch), rules_(order.rules) {}
+  Checked(const Order& order, std::string_view directory)
+      : launch_(order.launch), rules_(order.rules), directory_(directory) {}
 
   std::vector<Fault> faults() {
     names();
@@ -76,13 +77,19 @@ class Checked {
     require(path != "/" && path != "/tmp", where, "a task has its own");
     const auto top = split(std::string_view(path).substr(1), '/')[0];
     require(std::find(kOwn.begin(), kOwn.end(), top) == kOwn.end(), where, fmt::format("a task has its own /{}", top));
+    refuse_hidden(path, where);
+  }
+
+  void refuse_hidden(const std::string& path, const std::string& where) {
     for (const auto& hidden : rules_.hidden) require(!local::holds(path, hidden), where, "holds files of the server");
+    require(!local::holds(path, directory_) && !local::holds(directory_, path), where, "holds files of the keeper");
   }
 
   void places() {
     place(launch_.work_directory, "work_directory", true);
     place(launch_.checkpoint_directory, "checkpoint_directory", false);
     require(launch_.image.empty() || is_plain_path(launch_.image), "image", "must be an absolute path");
+    if (!launch_.image.empty()) refuse_hidden(launch_.image, "image");
     for (const auto& device : rules_.devices)
       require(is_plain_path(device) && device.starts_with("/dev/"), "devices", "not a device: " + device);
     require(launch_.mounts.size() <= kMountsMax, "mounts", fmt::format("more than {}", kMountsMax));
@@ -117,6 +124,7 @@ class Checked {
 
   const Launch& launch_;
   const Rules& rules_;
+  const std::string_view directory_;
   std::size_t bytes_ = 0;
   std::vector<Fault> faults_;
 };
@@ -145,6 +153,8 @@ bool holds(std::string_view path, std::string_view other) {
   return path == "/" || other == path || (other.starts_with(path) && other[path.size()] == '/');
 }
 
-void check(const Order& order) { refuse_if_any("starting an attempt", Checked(order).faults()); }
+void check(const Order& order, std::string_view directory) {
+  refuse_if_any("starting an attempt", Checked(order, directory).faults());
+}
 
 }  // namespace falaj::execute::local

@@ -17,7 +17,8 @@ bool is_plain_path(std::string_view path);
 // Whether `path` is `other` or holds it.
 bool holds(std::string_view path, std::string_view other);
 
-// Throws invalid with everything that could never run here. Pure: what exists on this machine is not looked at.
-void check(const Order& order);
+// Throws invalid with everything that could never run here. Nothing of the keeper's `directory` is ever shown. Pure:
+// what exists on this machine is not looked at.
+void check(const Order& order, std::string_view directory);
 
 }  // namespace falaj::execute::local

@@ -81,11 +81,10 @@ std::vector<Node> LocalExecutor::nodes() {
 void LocalExecutor::start(const Launch& launch) {
   local::Question question{.ask = local::Ask::start};
   question.order = {launch, {settings_.node, settings_.isolation_max, settings_.log_bytes_max, {}, settings_.hidden}};
-  question.order.rules.hidden.push_back(settings_.directory);
   std::vector<std::string> used;
   for (const auto& task : launch.tasks) used.insert(used.end(), task.gpus.begin(), task.gpus.end());
   question.order.rules.devices = local::device_nodes(gpus_, used);
-  local::check(question.order);
+  local::check(question.order, settings_.directory);
   link_->ask(std::move(question));
 }
 

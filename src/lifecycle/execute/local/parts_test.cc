@@ -161,7 +161,7 @@ TEST(LaunchCheck, PathsAndNames) {
 TEST(LaunchCheck, TellsEveryFaultAtOnce) {
   Order order = some_order();
   order.launch.command = {"prog"};
-  check(order);
+  check(order, "/data/keeper");
   order.launch.attempt = "../x";
   order.launch.command.clear();
   order.launch.mounts[0].path = "/data";  // holds /data/secret
@@ -170,12 +170,25 @@ TEST(LaunchCheck, TellsEveryFaultAtOnce) {
   order.launch.limits.memory_bytes = -1;
   order.rules.devices = {"/etc/passwd"};
   try {
-    check(order);
+    check(order, "/data/keeper");
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::invalid);
-    EXPECT_EQ(error.faults().size(), 7U) << error.what();
+    EXPECT_EQ(error.faults().size(), 8U) << error.what();
   }
+}
+
+TEST(LaunchCheck, NothingOfTheKeeperIsShown) {
+  for (const char* path : {"/data/keeper", "/data/keeper/logs/other.1", "/data", "/data/secret"})
+    for (const bool image : {false, true}) {
+      Order order = some_order();
+      order.launch.command = {"prog"};
+      if (image)
+        order.launch.image = path;
+      else
+        order.launch.mounts = {{path, false}};
+      EXPECT_ERROR(check(order, "/data/keeper"), Code::invalid);
+    }
 }
 
 TEST(TaskLog, DropsTheOldestAndCountsAllBytes) {

@@ -62,14 +62,16 @@ int free_port() {
 
 }  // namespace
 
-Run::Run(Loop& loop, const sys::Clock& clock, Machine& machine, std::string log_directory, Calls calls)
+Run::Run(Loop& loop, const sys::Clock& clock, Machine& machine, Images& images, std::string log_directory, Calls calls)
     : loop_(loop),
       clock_(clock),
       machine_(machine),
+      images_(images),
       log_directory_(std::move(log_directory)),
       calls_(std::move(calls)) {}
 
 Run::~Run() {
+  images_.cancel(this);
   for (const auto& timer : {time_limit_, kill_})
     if (timer) loop_.cancel(*timer);
   for (const auto& task : tasks_) loop_.unwatch(task.output.get());
@@ -97,10 +99,20 @@ void Run::start(const Order& order) {
                               name_of(order.launch.isolation_min), lacking.empty() ? "" : ": " + lacking));
     }
     if (::mkdir(log_directory_.c_str(), 0700) != 0 && errno != EEXIST) fail_run("the directory of its logs");
-    launch(order, level_);
+    if (order.launch.image.empty()) return launch(order);
   } catch (const Error& error) {
-    finish(not_started(error.what()));
+    return finish(not_started(error.what()));
   }
+  images_.want(order.launch.image, this, [this, order](const std::string& root, const std::string& problem) {
+    Order with_root = order;
+    with_root.launch.image = root;
+    try {
+      if (!problem.empty()) throw Error(Code::unavailable, problem);
+      launch(with_root);
+    } catch (const Error& error) {
+      finish(not_started(error.what()));
+    }
+  });
 }
 
 void Run::show(const Mount& mount, AttemptStart& start) {
@@ -142,10 +154,10 @@ void Run::prepare_view(const Order& order, AttemptStart& start) {
   }
 }
 
-void Run::prepare_tasks(const Order& order, Isolation level, AttemptStart& start) {
+void Run::prepare_tasks(const Order& order, AttemptStart& start) {
   const Launch& launch = order.launch;
   const int port = start.network >= 0 ? kPortInside : free_port();
-  Cgroups* cgroups = level >= Isolation::contained ? machine_.cgroups() : nullptr;
+  Cgroups* cgroups = level_ >= Isolation::contained ? machine_.cgroups() : nullptr;
   start.grouped = cgroups != nullptr;
   auto tasks = launch.tasks;
   std::sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) { return a.rank < b.rank; });
@@ -171,7 +183,7 @@ void Run::prepare_tasks(const Order& order, Isolation level, AttemptStart& start
   }
 }
 
-void Run::launch(const Order& order, Isolation level) {
+void Run::launch(const Order& order) {
   AttemptStart start;
   start.command = order.launch.command;
   const auto path = order.launch.environment.find("PATH");
@@ -188,7 +200,7 @@ void Run::launch(const Order& order, Isolation level) {
     throw Error(Code::unavailable,
                 "tasks that talk to each other need a network of their own, which this machine refuses");
   start.filter = &machine_.filter(has_network ? CallFilter::Sockets::any : CallFilter::Sockets::local_only);
-  prepare_tasks(order, level, start);
+  prepare_tasks(order, start);
   std::vector<sys::Descriptor> outputs;
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
     int ends[2];
@@ -226,8 +238,12 @@ void Run::watch_disk(const Launch& launch) {
 }
 
 void Run::stop(Micros grace, Cause cause) {
-  if (finished_ || !started_.control) return;
+  if (finished_) return;
   if (cause_ == Cause::none) cause_ = cause;
+  if (!started_.control) {  // its image is not there yet
+    images_.cancel(this);
+    return finish(ending_of(ends_, cause_));
+  }
   signal_init(SIGTERM);
   stopping_ = true;
   if (kill_) loop_.cancel(*kill_);

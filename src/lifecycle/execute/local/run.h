@@ -12,6 +12,7 @@
 #include "lifecycle/execute/local/cgroups.h"
 #include "lifecycle/execute/local/disk_watch.h"
 #include "lifecycle/execute/local/ending.h"
+#include "lifecycle/execute/local/images.h"
 #include "lifecycle/execute/local/loop.h"
 #include "lifecycle/execute/local/machine.h"
 #include "lifecycle/execute/local/sandbox.h"
@@ -30,7 +31,7 @@ class Run {
     std::function<void(Ending ending)> ended;
   };
 
-  Run(Loop& loop, const sys::Clock& clock, Machine& machine, std::string log_directory, Calls calls);
+  Run(Loop& loop, const sys::Clock& clock, Machine& machine, Images& images, std::string log_directory, Calls calls);
   ~Run();
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -50,8 +51,8 @@ class Run {
   Isolation level_of(const Order& order) const;
   void prepare_view(const Order& order, AttemptStart& start);
   void show(const Mount& mount, AttemptStart& start);
-  void prepare_tasks(const Order& order, Isolation level, AttemptStart& start);
-  void launch(const Order& order, Isolation level);
+  void prepare_tasks(const Order& order, AttemptStart& start);
+  void launch(const Order& order);
   void watch_disk(const Launch& launch);
   void hear();
   void init_died();
@@ -66,6 +67,7 @@ class Run {
   Loop& loop_;
   const sys::Clock& clock_;
   Machine& machine_;
+  Images& images_;
   const std::string log_directory_;
   const Calls calls_;
 
