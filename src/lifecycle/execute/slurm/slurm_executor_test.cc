@@ -176,6 +176,49 @@ TEST_P(OnCluster, KnowsTheNodes) {
   EXPECT_TRUE(nodes[0].up);
 }
 
+class InGroups : public ClusterTest {
+ protected:
+  void SetUp() override {
+    if (TestCluster::is_installed() && !TestCluster::may_have_groups()) GTEST_SKIP() << "no control groups";
+    ClusterTest::SetUp();
+  }
+  TestCluster& cluster() override {
+    static TestCluster cluster(TestCluster::Groups::yes);
+    return cluster;
+  }
+};
+
+TEST_P(InGroups, SaysThatMemoryRanOut) {
+  auto hungry = launch("hungry.1", "[ $RANK = 1 ] && exec python3 -c 'x = bytearray(300 << 20)'; sleep 1000", 2);
+  hungry.limits.memory_bytes = 60 << 20;
+  hungry.grace = std::chrono::milliseconds(100);
+  executor_->start(hungry);
+  const auto ending = await_end("hungry.1");
+  EXPECT_EQ(name_of(ending.reason), "out_of_memory") << ending.message;
+  EXPECT_EQ(ending.rank, 1);
+}
+
+// Slurm signals one process there, and whole trees without groups: tasks must be told once either way.
+TEST_P(InGroups, TellsTasksOnceToStop) {
+  executor_->start(launch("save.1", "trap 'echo told; exit 75' TERM; echo ready; while :; do sleep 0.02; done", 2));
+  await_log("save.1", "ready", 0);
+  await_log("save.1", "ready", 1);
+  executor_->stop("save.1", std::chrono::seconds(30));
+  EXPECT_EQ(name_of(await_end("save.1").reason), "checkpointed");
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(log("save.1", rank), "ready\ntold\n");
+}
+
+TEST_P(InGroups, KillsWhatDoesNotStop) {
+  executor_->start(launch("deaf.1", "trap '' TERM; echo ready; setsid sleep 1000 & while :; do sleep 0.02; done"));
+  await_log("deaf.1", "ready");
+  executor_->stop("deaf.1", std::chrono::milliseconds(100));
+  const auto ending = await_end("deaf.1");
+  EXPECT_EQ(name_of(ending.reason), "stopped") << ending.message;
+  EXPECT_EQ(ending.signal, 9);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rest, InGroups, testing::Values("rest"));
+INSTANTIATE_TEST_SUITE_P(Sbatch, InGroups, testing::Values("sbatch"));
 INSTANTIATE_TEST_SUITE_P(Rest, OnCluster, testing::Values("rest"));
 INSTANTIATE_TEST_SUITE_P(Sbatch, OnCluster, testing::Values("sbatch"));
 

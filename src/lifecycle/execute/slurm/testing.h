@@ -19,8 +19,12 @@ namespace falaj::execute::slurm {
 // processors and 4 GPUs each that are none. Requires: is_installed().
 class TestCluster {
  public:
-  explicit TestCluster(int nodes = 4, int job_kept_s = 300);
-  static bool is_installed();    // says so on standard error where it is not
+  // With `groups` it bounds memory and follows processes as sites do. Requires: may_have_groups().
+  enum class Groups { no, yes };
+  explicit TestCluster(Groups groups = Groups::no);
+  ~TestCluster();
+  static bool is_installed();  // says so on standard error where it is not
+  static bool may_have_groups();
   static TestCluster& shared();  // started at first use
 
   // For an executor on it, of a directory of its own.
@@ -34,6 +38,7 @@ class TestCluster {
  private:
   std::vector<std::string> words(const std::vector<std::string>& more) const;
 
+  const Groups groups_;
   sys::TempDir directory_;
   sys::RealProcesses processes_;
   std::unique_ptr<sys::Child> cluster_;
