@@ -9,8 +9,6 @@
 namespace falaj::schedule {
 namespace {
 
-double seconds(Micros m) { return static_cast<double>(m.count()) / 1e6; }
-
 struct Attained {
   double left = 0;      // seconds it still has to run
   double attained = 0;  // seconds times places
@@ -34,10 +32,10 @@ Outcome simulate_least_attained(const Trace& trace, Micros threshold) {
   double now = 0, completion = 0, slowdown = 0;
   const auto width = [&](std::size_t i) { return static_cast<double>(trace.jobs[i].tasks); };
   for (std::size_t next = 0; next < trace.jobs.size() || !active.empty();) {
-    double moment = next < trace.jobs.size() ? seconds(trace.jobs[next].submitted) : 1e300;
+    double moment = next < trace.jobs.size() ? in_seconds(trace.jobs[next].submitted) : 1e300;
     for (const std::size_t i : running) {
       moment = std::min(moment, now + jobs[i].left);
-      if (!jobs[i].demoted) moment = std::min(moment, now + (seconds(threshold) - jobs[i].attained) / width(i));
+      if (!jobs[i].demoted) moment = std::min(moment, now + (in_seconds(threshold) - jobs[i].attained) / width(i));
     }
     const double passed = std::max(0.0, moment - now);
     now = std::max(now, moment);
@@ -46,20 +44,20 @@ Outcome simulate_least_attained(const Trace& trace, Micros threshold) {
       jobs[i].attained += passed * width(i);
       if (jobs[i].left <= 1e-9) {
         active.erase({jobs[i].demoted, i});
-        const double took = now - seconds(trace.jobs[i].submitted);
-        const double ran = seconds(trace.jobs[i].ran);
+        const double took = now - in_seconds(trace.jobs[i].submitted);
+        const double ran = in_seconds(trace.jobs[i].ran);
         completion += took;
         slowdown += std::max(1.0, took / std::max(ran, 10.0));
         out.wait_mean += took - ran;
         out.wait_max = std::max(out.wait_max, took - ran);
-      } else if (!jobs[i].demoted && jobs[i].attained >= seconds(threshold) - 1e-6) {
+      } else if (!jobs[i].demoted && jobs[i].attained >= in_seconds(threshold) - 1e-6) {
         active.erase({false, i});
         jobs[i].demoted = true;
         active.emplace(true, i);
       }
     }
-    for (; next < trace.jobs.size() && seconds(trace.jobs[next].submitted) <= now; ++next) {
-      jobs[next].left = std::max(seconds(trace.jobs[next].ran), 1e-3);
+    for (; next < trace.jobs.size() && in_seconds(trace.jobs[next].submitted) <= now; ++next) {
+      jobs[next].left = std::max(in_seconds(trace.jobs[next].ran), 1e-3);
       active.emplace(false, next);
     }
     double free = places;

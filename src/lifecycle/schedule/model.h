@@ -5,6 +5,7 @@
 // process: the live server, the simulator and the tests make these and read these.
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -20,6 +21,9 @@ using Micros = std::chrono::microseconds;  // a moment is wall time since 1970, 
 using JobId = Id<struct JobTag>;
 
 inline constexpr Micros kNever = Micros::max();
+
+inline double in_seconds(Micros span) { return static_cast<double>(span.count()) / 1e6; }
+inline Micros from_seconds(double seconds) { return Micros(static_cast<std::int64_t>(std::llround(seconds * 1e6))); }
 
 // What one task takes, or a node has. A thousand millis are one processor or one GPU.
 struct Amounts {

@@ -27,15 +27,15 @@ Micros quantile(const std::vector<Weighed>& sorted, double total, double q) {
   double sum = 0;
   for (const Weighed& w : sorted) {
     sum += w.weight;
-    if (sum >= q * total) return Micros(static_cast<std::int64_t>(w.seconds * 1e6));
+    if (sum >= q * total) return from_seconds(w.seconds);
   }
-  return Micros(static_cast<std::int64_t>(sorted.back().seconds * 1e6));
+  return from_seconds(sorted.back().seconds);
 }
 
 }  // namespace
 
 Guess Predictor::guess(const JobFacts& facts) const {
-  const double most = facts.limit == kNever ? 1e18 : static_cast<double>(facts.limit.count()) / 1e6;
+  const double most = facts.limit == kNever ? 1e18 : in_seconds(facts.limit);
   std::vector<Weighed> like = {{facts.limit == kNever ? kUnknownSeconds : most, kOfLimit}};
   if (const auto found = past_.find(facts.user); found != past_.end()) {
     const std::size_t name = std::hash<std::string>{}(facts.name);
@@ -59,8 +59,7 @@ Guess Predictor::guess(const JobFacts& facts) const {
 
 void Predictor::learn(const JobFacts& facts, Micros ran) {
   std::deque<Past>& past = past_[facts.user];
-  past.push_back(
-      {std::hash<std::string>{}(facts.name), facts.tasks, facts.limit, static_cast<double>(ran.count()) / 1e6});
+  past.push_back({std::hash<std::string>{}(facts.name), facts.tasks, facts.limit, in_seconds(ran)});
   if (past.size() > kRemembered) past.pop_front();
 }
 

@@ -17,14 +17,13 @@
 namespace falaj::schedule {
 namespace {
 
-constexpr double kShortestSeconds = 10;
+constexpr double kBoundSeconds = 10;
 
-double seconds(Micros m) { return static_cast<double>(m.count()) / 1e6; }
 JobId id_of(std::size_t index) { return JobId{{0, index + 1}}; }
 std::size_t index_of(JobId id) { return id.bits.low - 1; }
 
 double work_of(const TraceJob& job) {  // in task seconds
-  return seconds(job.ran) * job.tasks;
+  return in_seconds(job.ran) * job.tasks;
 }
 
 struct Told {
@@ -143,7 +142,7 @@ class Simulation {
 
   void again(std::size_t index) {
     const Running& running = *state_.running(id_of(index));
-    outcome_.lost_share += seconds(now_ - running.started) * tasks_of(running.placement);
+    outcome_.lost_share += in_seconds(now_ - running.started) * tasks_of(running.placement);
     ++jobs_[index].attempt;
     state_.requeue(job_of(index), now_);
   }
@@ -203,7 +202,7 @@ class Simulation {
       if (!promised.firm) continue;
       const auto [known, first] = firm_.try_emplace(promised.job, promised.start);
       if (!first) {
-        outcome_.promise_late_max = std::max(outcome_.promise_late_max, seconds(promised.start - known->second));
+        outcome_.promise_late_max = std::max(outcome_.promise_late_max, in_seconds(promised.start - known->second));
         known->second = std::min(known->second, promised.start);
       }
     }
@@ -211,7 +210,7 @@ class Simulation {
 
   void note_start(JobId id) {
     if (const auto firm = firm_.find(id); firm != firm_.end()) {
-      outcome_.promise_late_max = std::max(outcome_.promise_late_max, seconds(now_ - firm->second));
+      outcome_.promise_late_max = std::max(outcome_.promise_late_max, in_seconds(now_ - firm->second));
       firm_.erase(firm);
     }
     if (const auto told = told_.find(id); told != told_.end()) {
@@ -248,17 +247,17 @@ class Simulation {
         ++out.unfinished;
         continue;
       }
-      const double wait = seconds(jobs_[i].ended - traced.ran - traced.submitted);
+      const double wait = in_seconds(jobs_[i].ended - traced.ran - traced.submitted);
       const double bounded =
-          std::max(1.0, (wait + seconds(traced.ran)) / std::max(seconds(traced.ran), kShortestSeconds));
+          std::max(1.0, (wait + in_seconds(traced.ran)) / std::max(in_seconds(traced.ran), kBoundSeconds));
       waits.push_back(wait);
       work += work_of(traced);
-      completion += wait + seconds(traced.ran);
+      completion += wait + in_seconds(traced.ran);
       slowdown += bounded;
       by_user[traced.user].first += bounded;
       by_user[traced.user].second += 1;
-      first = std::min(first, seconds(traced.submitted));
-      last = std::max(last, seconds(jobs_[i].ended));
+      first = std::min(first, in_seconds(traced.submitted));
+      last = std::max(last, in_seconds(jobs_[i].ended));
       if (traced.deadline != kNever) {
         ++out.deadlines;
         out.deadlines_missed += jobs_[i].ended > traced.deadline ? 1 : 0;

@@ -36,8 +36,6 @@ std::optional<double> number(std::string_view text) {
   return value;
 }
 
-Micros seconds(double value) { return Micros(static_cast<std::int64_t>(std::llround(value * 1e6))); }
-
 template <class F>
 void each_line(std::string_view text, F&& use) {
   std::size_t count = 0;
@@ -112,9 +110,9 @@ Trace read_swf(std::string_view text) {
       return;
     }
     TraceJob job;
-    job.submitted = seconds(field[1]);
-    job.ran = seconds(field[3]);
-    job.limit = std::max(field[8] > 0 ? seconds(field[8]) : job.ran, job.ran);
+    job.submitted = from_seconds(field[1]);
+    job.ran = from_seconds(field[3]);
+    job.limit = std::max(field[8] > 0 ? from_seconds(field[8]) : job.ran, job.ran);
     job.tasks = static_cast<int>(allocated);
     job.task.cpu_millis = 1000;
     job.user = std::to_string(static_cast<int>(field[11]));
@@ -157,10 +155,10 @@ Trace read_gpu_csv(std::string_view text, int nodes) {
       return;
     }
     TraceJob job;
-    job.submitted = seconds(*at);
-    job.ran = seconds(*ran);
-    if (const auto limit = number(word("limit"))) job.limit = std::max(seconds(*limit), job.ran);
-    if (const auto deadline = number(word("deadline"))) job.deadline = job.submitted + seconds(*deadline);
+    job.submitted = from_seconds(*at);
+    job.ran = from_seconds(*ran);
+    if (const auto limit = number(word("limit"))) job.limit = std::max(from_seconds(*limit), job.ran);
+    if (const auto deadline = number(word("deadline"))) job.deadline = job.submitted + from_seconds(*deadline);
     job.tasks = static_cast<int>(*gpus);
     job.task.gpu_millis = 1000;
     job.user = std::string(word("user").empty() ? word("cluster") : word("user"));
@@ -218,8 +216,8 @@ Trace make_trace(std::uint64_t seed, std::size_t jobs, int nodes, int processors
     const double normal = std::sqrt(-2 * std::log(1 - uniform())) * std::cos(6.283185307179586 * uniform());
     double ran = habit.seconds * std::exp(habit.spread * normal);
     if (uniform() < habit.crash) ran = 1 + uniform() * 20;
-    job.ran = seconds(std::min(ran, 259200.0));
-    job.limit = std::max(job.ran, seconds(std::ceil(habit.seconds * (1 + 3 * uniform()) / 600) * 600));
+    job.ran = from_seconds(std::min(ran, 259200.0));
+    job.limit = std::max(job.ran, from_seconds(std::ceil(habit.seconds * (1 + 3 * uniform()) / 600) * 600));
     job.tasks = habit.tasks;
     job.task.cpu_millis = habit.cpus * 1000;
     job.task.memory_bytes = static_cast<std::int64_t>(habit.cpus) << 30;
@@ -234,7 +232,7 @@ Trace make_trace(std::uint64_t seed, std::size_t jobs, int nodes, int processors
   for (TraceJob& job : made) {
     const double hour = std::fmod(at / 3600, 24);
     at += -std::log(1 - uniform()) * span / static_cast<double>(jobs) / (hour > 8 && hour < 20 ? 1.5 : 0.6);
-    job.submitted = seconds(at);
+    job.submitted = from_seconds(at);
   }
   trace.jobs = std::move(made);
   in_order(trace);
