@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 
 #include "foundation/sys/testing.h"
 #include "lifecycle/execute/slurm/command.h"
