@@ -269,6 +269,9 @@ class Simulation {
     for (const double wait : waits) out.wait_mean += wait / count;
     out.wait_p95 = waits[static_cast<std::size_t>(0.95 * (count - 1))];
     out.wait_max = waits.back();
+    for (int i = 0; i <= 100; ++i) {
+      out.wait_percentiles.push_back(waits[static_cast<std::size_t>(i / 100.0 * (count - 1))]);
+    }
     out.completion_mean = completion / count;
     out.slowdown_mean = slowdown / count;
     out.makespan = last - first;

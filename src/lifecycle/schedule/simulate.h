@@ -37,6 +37,7 @@ struct Outcome {
   std::size_t jobs = 0;
   std::size_t unfinished = 0;  // could never run
   double wait_mean = 0, wait_p95 = 0, wait_max = 0;
+  std::vector<double> wait_percentiles;  // from 0 to 100
   double completion_mean = 0;
   double slowdown_mean = 0;
   double utilisation = 0;
