@@ -168,24 +168,34 @@ std::optional<Placement> Room::place_despite_promises(int ask, int tasks_min, in
   return gather(ask, tasks_min, tasks_max, layout, std::nullopt);
 }
 
-// At one moment: nodes are looked at in order until enough have room for the whole time.
-std::optional<Placement> Room::place_at(int ask, int tasks, Micros start, Micros duration) const {
+// At one moment: nodes are looked at in order until enough have room for the whole time. `freed` is what is free then
+// on each node if nothing was promised, where that is known.
+std::optional<Placement> Room::place_at(int ask, int tasks, Micros start, Micros duration,
+                                        const std::vector<Free>* freed) const {
+  const Amounts& task = book_.ask_kinds[ask].task;
+  const bool now = start <= now_;
   Placement placement;
-  for (std::size_t node = 0; node < free_.size() && tasks > 0; ++node) {
+  for (std::size_t node = 0; tasks > 0; ++node) {
+    if (now) {
+      node = free_.next(node, task.cpu_millis, task.memory_bytes, task.disk_bytes, static_cast<int>(task.gpu_millis));
+    }
+    if (node >= free_.size()) return std::nullopt;
     const int at = static_cast<int>(node);
     if (!book_.nodes[node].up || !book_.eligible(ask, at)) continue;
-    Free room = lasting(at, start, moment_after(start, duration));
-    const int fit = fits(room, book_.demand(ask, at), tasks);
+    const Demand& demand = book_.demand(ask, at);
+    if (freed != nullptr && fits((*freed)[node], demand, 1) == 0) continue;
+    const bool exact = freed != nullptr && !promised_on_.contains(at);
+    Free room = exact ? (*freed)[node] : lasting(at, start, moment_after(start, duration));
+    const int fit = fits(room, demand, tasks);
     if (fit == 0) continue;
-    placement.push_back({at, fit, schedule::take(room, book_.demand(ask, at), fit)});
+    placement.push_back({at, fit, schedule::take(room, demand, fit)});
     tasks -= fit;
   }
-  if (tasks > 0) return std::nullopt;
   return placement;
 }
 
 std::optional<Found> Room::earliest(int ask, int tasks, Micros from, Micros duration) const {
-  if (auto placement = place_at(ask, tasks, from, duration)) return Found{from, std::move(*placement)};
+  if (auto placement = place_at(ask, tasks, from, duration, nullptr)) return Found{from, std::move(*placement)};
   // How many would fit on each node if nothing was promised: never fewer later than earlier, so that moments at which
   // even those are too few need no closer look.
   std::vector<Free> freed(free_.size());
@@ -226,7 +236,7 @@ std::optional<Found> Room::earliest(int ask, int tasks, Micros from, Micros dura
     }
     if (total >= tasks && moment > from) {
       ++tried;
-      if (auto placement = place_at(ask, tasks, moment, duration)) return Found{moment, std::move(*placement)};
+      if (auto placement = place_at(ask, tasks, moment, duration, &freed)) return Found{moment, std::move(*placement)};
     }
     Micros next = kNever;
     if (ends != book_.ends.end()) next = std::min(next, ends->first.first);
