@@ -81,11 +81,11 @@ const char* enter_image(int image) {
   return nullptr;
 }
 
-const char* fill_image(const Entering& entering, int devices, int system, int hosts) {
+const char* fill_image(const Entering& entering, int devices, int processors, int hosts) {
   for (const char* path : {"/dev", "/proc", "/tmp", "/sys/devices/system"})
     if (!make_place(path, true)) return kNoRoom;
   if (!make_place("/etc/hosts", false)) return kNoRoom;
-  if (!attach(devices, "/dev") || !attach(system, "/sys/devices/system") || !attach(hosts, "/etc/hosts"))
+  if (!attach(devices, "/dev") || !attach(processors, "/sys/devices/system") || !attach(hosts, "/etc/hosts"))
     return "completing its image";
   if (const char* failed = mount_own(entering.scratch_bytes)) return failed;
   // Last, because nobody but root may mount a /proc without seeing one: what was the root goes.
@@ -108,10 +108,11 @@ const char* enter_view(const Entering& entering) {
   }
   constexpr unsigned kClone = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
   const sys::Descriptor devices(::open_tree(AT_FDCWD, "/dev", kClone)),
-      system(::open_tree(AT_FDCWD, "/sys/devices/system", kClone)), hosts(::open_tree(AT_FDCWD, "/etc/hosts", kClone));
-  if (!devices || !system || !hosts) return "what goes into its image";
+      processors(::open_tree(AT_FDCWD, "/sys/devices/system", kClone)),
+      hosts(::open_tree(AT_FDCWD, "/etc/hosts", kClone));
+  if (!devices || !processors || !hosts) return "what goes into its image";
   if (const char* failed = enter_image(entering.image)) return failed;
-  return fill_image(entering, devices.get(), system.get(), hosts.get());
+  return fill_image(entering, devices.get(), processors.get(), hosts.get());
 }
 
 }  // namespace falaj::execute::local
