@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <map>
 
 #include "foundation/base/error.h"
 #include "foundation/base/log.h"
@@ -46,7 +47,8 @@ void SlurmExecutor::follow() {
       woken_ = false;
     }
     push_stops();
-    if (clock_.now() < next) continue;
+    const auto began = clock_.now();
+    if (began < next) continue;
     try {
       refresh();
       Lock lock(mu_);
@@ -59,7 +61,9 @@ void SlurmExecutor::follow() {
       fault_ = error.what();
     }
     enforce_limits();
-    next = clock_.now() + Micros{settings_.poll_us};
+    // A list that takes long is a burden on a large site's controller: not asked for all the time.
+    const auto now = clock_.now();
+    next = now + std::max(Micros{settings_.poll_us}, 4 * (now - began));
   }
 }
 
@@ -87,6 +91,7 @@ void SlurmExecutor::refresh() {
   since_s_ = asked_s - kClocksApart_s;
   if (full) full_list_at_ = asked + kFullListEvery;
   if (!jobs) return;
+  find_again(*jobs);
   std::map<SlurmId, const Job*> by_id;
   for (const auto& job : *jobs) by_id[job.id] = &job;
   for (const auto& name : names) {
@@ -94,11 +99,33 @@ void SlurmExecutor::refresh() {
     {
       Lock lock(mu_);
       const auto found = attempts_.find(name);
-      if (found == attempts_.end() || found->second.submitted >= asked) continue;
+      if (found == attempts_.end() || !found->second.is_submitted() || found->second.submitted >= asked) continue;
       id = found->second.stored.job;
     }
     const auto job = by_id.find(id);
     take(name, job == by_id.end() ? std::nullopt : std::optional(*job->second));
+  }
+}
+
+// Those whose record does not say whether they were submitted. One that Slurm does not know was not acknowledged
+// either: `start` will be called for it again.
+void SlurmExecutor::find_again(const std::vector<Job>& jobs) {
+  Lock lock(mu_);
+  for (auto attempt = attempts_.begin(); attempt != attempts_.end();) {
+    if (attempt->second.submitting || attempt->second.is_submitted()) {
+      ++attempt;
+      continue;
+    }
+    const auto comment = comment_of(files_.directory(attempt->first));
+    const auto job = std::ranges::find(jobs, comment, &Job::comment);
+    if (job == jobs.end()) {
+      attempt = attempts_.erase(attempt);
+      continue;
+    }
+    attempt->second.stored.job = job->id;
+    attempt->second.report.external_id = std::to_string(job->id);
+    changed();
+    ++attempt;
   }
 }
 
@@ -108,6 +135,13 @@ void SlurmExecutor::take(const std::string& name, const std::optional<Job>& job)
   {
     Lock lock(mu_);
     auto& attempt = attempts_.at(name);
+    if (claim && claim->job != attempt.stored.job) {  // submitted twice, and the other runs
+      attempt.stored.job = claim->job;
+      attempt.report.external_id = std::to_string(claim->job);
+      full_list_at_ = Micros{0};
+      changed();
+      return;
+    }
     if (job) attempt.missing = 0;
     if (!job && ++attempt.missing < kMissingMax) {
       full_list_at_ = Micros{0};
@@ -157,17 +191,18 @@ void SlurmExecutor::conclude(const std::string& name, const Attempt& seen, const
 }
 
 void SlurmExecutor::enforce_limits() {
-  const auto now = clock_.now(), wall = clock_.wall();
-  Lock lock(mu_);
-  for (auto& [name, attempt] : attempts_) {
-    const auto limit = attempt.stored.time_limit;
-    if (attempt.report.phase != Phase::running || attempt.stored.stop != Stop::none || limit == Micros{0}) continue;
-    if (wall - attempt.report.started < limit) continue;
-    files_.set_stop(name, Stop::time_limit);
-    attempt.stored.stop = Stop::time_limit;
-    attempt.stop_grace = attempt.stored.grace;
-    attempt.next_step = now;
+  const auto wall = clock_.wall();
+  std::vector<std::pair<std::string, Micros>> late;
+  {
+    Lock lock(mu_);
+    for (const auto& [name, attempt] : attempts_) {
+      const auto limit = attempt.stored.time_limit;
+      if (attempt.report.phase == Phase::running && attempt.stored.stop == Stop::none && limit != Micros{0} &&
+          wall - attempt.report.started >= limit)
+        late.emplace_back(name, attempt.stored.grace);
+    }
   }
+  for (const auto& [name, grace] : late) record_stop(name, Stop::time_limit, grace);
 }
 
 void SlurmExecutor::push_stops() {

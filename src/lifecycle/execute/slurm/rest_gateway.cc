@@ -102,7 +102,7 @@ class RestGateway final : public Gateway {
   static net::ClientOptions options_of(const Settings& settings) {
     net::ClientOptions options;
     options.connect_wait_us = 5'000'000;
-    options.total_wait_us = 60'000'000;
+    options.total_wait_us = 30'000'000;
     options.tls_1_2 = true;
     options.unix_socket = settings.socket;
     return options;
@@ -115,6 +115,8 @@ class RestGateway final : public Gateway {
     const bool refused = answer.status == 401 || (answer.refusal && answer.refusal->number == kUnspecified);
     if (!refused) return answer;
     token = token_.get(token);
+    // What was submitted may have been taken all the same: whoever asks again looks for it first.
+    if (method == net::Method::post && answer.status != 401) return answer;
     return ask_with(token, method, path, body);
   }
 

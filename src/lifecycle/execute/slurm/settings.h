@@ -72,7 +72,9 @@ struct Shape<execute::slurm::Settings> {
   // Requires: directory is not empty, which is how Slurm is turned on.
   static void check(const T& s, Faults& faults) {
     if (s.directory.empty()) return;
-    if (s.directory.front() != '/') faults.push_back({"directory", "must be absolute"});
+    // Slurm writes into names of files what stands there after a '%'.
+    if (s.directory.front() != '/' || s.directory.find_first_of("%\\\n") != s.directory.npos)
+      faults.push_back({"directory", "must be absolute, without '%' and '\\'"});
     if (s.submit != "rest") return;
     if (s.user.empty()) faults.push_back({"user", "required for submit rest"});
     if (s.token_file.empty() == s.token_command.empty())

@@ -50,8 +50,7 @@ void SlurmExecutor::load() {
   Lock lock(mu_);
   for (const auto& name : files_.attempts()) {
     auto stored = files_.load(name);
-    // One that was never submitted, as far as we know, was not acknowledged either: `start` will be called again.
-    if (!stored || (stored->job == 0 && !stored->ending)) continue;
+    if (!stored) continue;
     auto& attempt = attempts_[name];
     attempt.report.attempt = name;
     attempt.report.isolation = isolation_of(settings_);
@@ -82,8 +81,12 @@ void SlurmExecutor::start(const Launch& launch) {
     while (true) {
       const auto found = attempts_.find(launch.attempt);
       if (found == attempts_.end()) break;
-      if (!found->second.submitting) return;
-      lock.wait(changed_);  // another thread is starting it: its fate is ours
+      if (found->second.submitting) {
+        lock.wait(changed_);  // another thread is starting it: its fate is ours
+        continue;
+      }
+      if (found->second.is_submitted()) return;
+      break;
     }
     auto& attempt = attempts_[launch.attempt];
     attempt.submitting = true;
@@ -96,12 +99,14 @@ void SlurmExecutor::start(const Launch& launch) {
   try {
     submit(launch, !files_.create(launch));
   } catch (const Error& error) {
+    {
+      Lock lock(mu_);
+      attempts_.erase(launch.attempt);
+      changed_.notify_all();
+    }
     // Slurm has refused it, so nothing of it is there. Otherwise its answer may have got lost: the directory stays, and
     // the next `start` looks for the job first.
     if (error.code() == Code::invalid) files_.remove(launch.attempt);
-    Lock lock(mu_);
-    attempts_.erase(launch.attempt);
-    changed_.notify_all();
     throw;
   }
 }
@@ -136,14 +141,23 @@ std::optional<SlurmId> SlurmExecutor::find_in_slurm(const std::string& attempt) 
 }
 
 void SlurmExecutor::stop(std::string_view name, Micros grace) {
-  const std::string attempt_name(name);
+  {
+    Lock lock(mu_);
+    const auto found = attempts_.find(name);
+    if (found == attempts_.end() || found->second.report.phase == Phase::ended) return;
+  }
+  record_stop(std::string(name), Stop::asked, grace);
+}
+
+// Remembered first, so that it holds also after a restart. The following thread does the rest.
+void SlurmExecutor::record_stop(const std::string& name, Stop why, Micros grace) {
+  files_.set_stop(name, why);
   Lock lock(mu_);
   const auto found = attempts_.find(name);
-  if (found == attempts_.end() || found->second.report.phase == Phase::ended) return;
+  if (found == attempts_.end()) return;
   auto& attempt = found->second;
   if (attempt.stored.stop == Stop::none) {
-    files_.set_stop(attempt_name, Stop::asked);
-    attempt.stored.stop = Stop::asked;
+    attempt.stored.stop = why;
     attempt.stop_grace = grace;
     attempt.next_step = clock_.now();
   } else if (attempt.told && !attempt.killed) {
@@ -170,7 +184,7 @@ std::vector<Report> SlurmExecutor::poll(std::uint64_t& seen, Micros at_most) {
   std::vector<Report> out;
   out.reserve(attempts_.size());
   for (const auto& [name, attempt] : attempts_)
-    if (!attempt.submitting) out.push_back(attempt.report);
+    if (attempt.is_submitted()) out.push_back(attempt.report);
   return out;
 }
 

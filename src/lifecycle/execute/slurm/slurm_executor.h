@@ -42,6 +42,8 @@ class SlurmExecutor final : public Executor {
 
  private:
   struct Attempt {
+    // Found again by its record, it may not have been submitted: Slurm is asked first.
+    bool is_submitted() const { return !submitting && (stored.job != 0 || stored.ending); }
     Stored stored;
     Report report;
     bool submitting = false;  // a thread in `start` has it
@@ -57,10 +59,12 @@ class SlurmExecutor final : public Executor {
   void load();
   void submit(const Launch& launch, bool may_be_there);
   std::optional<SlurmId> find_in_slurm(const std::string& attempt);
+  void record_stop(const std::string& name, Stop why, Micros grace);
 
   // The following thread's, in following.cc.
   void follow();
   void refresh();
+  void find_again(const std::vector<Job>& jobs);
   void take(const std::string& name, const std::optional<Job>& job);
   void conclude(const std::string& name, const Attempt& seen, const std::optional<Job>& job);
   void enforce_limits();

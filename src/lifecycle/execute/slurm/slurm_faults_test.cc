@@ -147,14 +147,32 @@ TEST_P(SlurmFaults, AnAnswerToSubmitGetsLost) {
 TEST_P(SlurmFaults, OfTwoJobsOfOneAttemptOneRuns) {
   std::atomic<bool> loses{true}, hides{true};
   open(std::make_unique<LosesAnswers>(make_gateway(settings_, processes_), loses, hides));
-  const auto once = launch("once.1", "echo ran >>runs; sleep 1; cat runs");
+  const auto once = launch("once.1", "echo ran >>runs; while [ ! -e go ]; do sleep 0.02; done; cat runs");
   EXPECT_ERROR(executor_->start(once), Code::unavailable);
   loses = false;
   executor_->start(once);
   hides = false;
+  // Whichever came first is the one that is followed; the other ends at once.
+  await("once.1", [](const Report& report) { return report.phase == Phase::running; });
+  while (cluster().run({"squeue", "--noheader", "--states=completed"}).empty()) continue;
+  const auto runs = cluster().run({"squeue", "--noheader", "--states=running", "--format=%i"});
+  await("once.1", [&](const Report& report) { return report.external_id + "\n" == runs; });
+  EXPECT_EQ(report_of("once.1").phase, Phase::running);
+  std::ofstream(work("once.1") + "/go");
   EXPECT_EQ(await_end("once.1").exit_code, 0);
   EXPECT_EQ(log("once.1"), "ran\n");
   EXPECT_EQ(jobs_of("once.1"), 2);
+}
+
+TEST_P(SlurmFaults, WeDieBeforeWeLearnTheJobsNumber) {
+  std::atomic<bool> loses{true}, hides{false};
+  open(std::make_unique<LosesAnswers>(make_gateway(settings_, processes_), loses, hides));
+  EXPECT_ERROR(executor_->start(launch("lost.1", kWaits)), Code::unavailable);
+  open();
+  executor_->stop("lost.1", {});  // nobody starts it again, but it must be found
+  await("lost.1", [](const Report&) { return true; });
+  executor_->stop("lost.1", {});
+  EXPECT_EQ(name_of(await_end("lost.1").reason), "stopped");
 }
 
 INSTANTIATE_TEST_SUITE_P(Rest, SlurmFaults, testing::Values("rest"));
