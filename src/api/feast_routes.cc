@@ -183,11 +183,41 @@ std::string get(Platform& platform, Call& call, const vault::Where& where, const
   return fmt::format(R"({{"metadata":{{"feature_names":[{}]}},"results":[{}]}})", names, out);
 }
 
+// Its clients write features by their names, with two columns of times that are always called the same; the dataset may
+// call them otherwise, and need not have the second.
+features::JsonRows rows_of_view(const features::Definition& view, const json::object& in) {
+  auto rows = rows_of(in);
+  const auto schema = view.dataset.schema();
+  const auto rename = [&](std::string_view from, const std::string& to) {
+    if (from == to || table::find(schema, from)) return;
+    for (auto& row : rows) {
+      const auto* given = row.if_contains(from);
+      if (!given) continue;
+      const auto value = *given;
+      row.erase(from);
+      if (!to.empty() && !row.contains(to)) row[to] = value;
+    }
+  };
+  rename("event_timestamp", view.spec.time);
+  rename("created", view.spec.available);
+  for (const auto& feature : view.spec.features)
+    if (!feature.column.empty()) rename(feature.name, feature.column);
+  // Not said: when it happened.
+  if (!view.spec.available.empty())
+    for (auto& row : rows)
+      if (const auto* at = row.if_contains(view.spec.available);
+          (!at || at->is_null()) && row.contains(view.spec.time)) {
+        const auto happened = row.at(view.spec.time);
+        row[view.spec.available] = happened;
+      }
+  return rows;
+}
+
 void push(Platform& platform, Call& call, const vault::Where& where, const std::string& dataset,
-          const json::object& in) {
+          const features::JsonRows& rows) {
   const auto scope = resource::Key{"Dataset", where.tenant.str(), where.project.str(), dataset}.scope();
   call.require("feature.write", scope);
-  platform.online.pushes().push(where, dataset, rows_of(in), {}, call.act(scope.str()));
+  platform.online.pushes().push(where, dataset, rows, {}, call.act(scope.str()));
 }
 
 std::string materialise(Platform& platform, Call& call, const vault::Where& where, const json::object& in, bool full) {
@@ -217,7 +247,7 @@ void add_feast_routes(Routes& routes, Platform& platform) {
         const auto source = text_of(in, "push_source_name");
         call.require("feature.write",
                      resource::Key{"PushSource", where.tenant.str(), where.project.str(), source}.scope());
-        push(platform, call, where, platform.online.definitions().push_source(where, source).dataset, in);
+        push(platform, call, where, platform.online.definitions().push_source(where, source).dataset, rows_of(in));
         return kDone;
       });
   add(routes, "/feast/{tenant}/{project}/write-to-online-store", Audit::verb("features.push"),
@@ -226,7 +256,8 @@ void add_feast_routes(Routes& routes, Platform& platform) {
         const auto view = text_of(in, "feature_view_name");
         call.require("feature.write",
                      resource::Key{"FeatureView", where.tenant.str(), where.project.str(), view}.scope());
-        push(platform, call, where, platform.online.definitions().view(where, view)->spec.dataset, in);
+        const auto definition = platform.online.definitions().view(where, view);
+        push(platform, call, where, definition->spec.dataset, rows_of_view(*definition, in));
         return kDone;
       });
   add(routes, "/feast/{tenant}/{project}/materialize", Audit::verb("features.materialize"),

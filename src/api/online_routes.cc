@@ -8,6 +8,7 @@
 #include "api/call.h"
 #include "api/feature_text.h"
 #include "api/features.h"
+#include "api/page.h"
 #include "api/project.h"
 #include "api/turn.h"
 #include "lifecycle/features/online.h"
@@ -72,6 +73,12 @@ struct ViewsOut {
 };
 struct RemovedOut {
   std::int64_t removed = 0;
+};
+struct ViewChecksQuery {
+  std::int64_t limit = kPageItems;
+};
+struct ViewChecksOut {
+  std::vector<data::CheckResult> checks;
 };
 
 }  // namespace
@@ -174,6 +181,18 @@ template <>
 struct Shape<ViewsOut> {
   static constexpr std::string_view name = "FeatureViewStatuses";
   static constexpr auto fields = std::make_tuple(field("views", &ViewsOut::views, "All of a project."));
+};
+template <>
+struct Shape<ViewChecksQuery> {
+  static constexpr std::string_view name = "FeatureViewChecksQuery";
+  static constexpr auto fields =
+      std::make_tuple(field("limit", &ViewChecksQuery::limit, "Most results.").range(1, kPageItemsMax));
+};
+template <>
+struct Shape<ViewChecksOut> {
+  static constexpr std::string_view name = "FeatureViewChecks";
+  static constexpr auto fields = std::make_tuple(
+      field("checks", &ViewChecksOut::checks, "Last first; of pushed rows only those that did not hold."));
 };
 template <>
 struct Shape<RemovedOut> {
@@ -435,6 +454,16 @@ void add_online_routes(Routes& routes, Platform& platform) {
   routes.add<Nothing, ViewsOut>({Method::get, "/v1/features/views", Permission::signed_in("{scope}"), BodyLimit::none(),
                                  Audit::read(), Place::worker, "Feature views, and what of them is online."},
                                 [&platform](Call& call, const Nothing&) { return list(platform, call); });
+  routes.add<ViewChecksQuery, ViewChecksOut>(
+      {Method::get, "/v1/features/views/{name}/checks", Permission::signed_in("{scope}"), BodyLimit::none(),
+       Audit::read(), Place::worker, "What a view's expectations found in rows that came online, or were refused."},
+      [&platform](Call& call, const ViewChecksQuery& in) {
+        const auto where = project_of(call);
+        const auto& name = call.parameter("name");
+        call.require("feature.read", scope_of(where, "FeatureView", name));
+        platform.online.definitions().view(where, name);  // throws not_found
+        return ViewChecksOut{platform.online.views().checks(where, name, in.limit)};
+      });
   routes.add<Nothing, RemovedOut>(
       {Method::post, "/v1/features/remove-unused", Permission::of("feature.delete", "{scope}"), BodyLimit{1024},
        Audit::verb("features.remove_unused"), Place::worker,

@@ -237,6 +237,24 @@ void add_feature_commands(CLI::App& app, Session& session) {
 
   features->add_subcommand("ls", "Views, and what of them is online")->callback([&session] { list_views(session); });
 
+  auto* checks = features->add_subcommand("checks", "What a view's expectations found in rows, refused ones too");
+  const auto checked = std::make_shared<std::string>();
+  checks->add_option("view", *checked, "NAME of the view")->required();
+  checks->callback([&session, checked] {
+    const auto found = session.api()
+                           .get(fmt::format("/v1/features/views/{}/checks", client::path_element(*checked)),
+                                {{"scope", session.project_scope()}})
+                           .at("checks");
+    session.output().table(found.as_array(), {{"version", "version"},
+                                              {"when", "at_us", As::time},
+                                              {"check", "check"},
+                                              {"column", "column"},
+                                              {"held", "held"},
+                                              {"action", "action"},
+                                              {"said", "said"},
+                                              {"examples", "examples"}});
+  });
+
   features->add_subcommand("prune", "Remove rows of earlier definitions that no service names any more")
       ->callback([&session] {
         const auto answer =

@@ -9,7 +9,6 @@
 #include "lifecycle/data/types.h"
 
 namespace falaj::data {
-namespace {
 
 // The type is null for a column that is not there.
 void check_rule(const RuleSpec& rule, const table::Schema& schema, const std::string& at, Faults& faults) {
@@ -41,6 +40,8 @@ void check_rule(const RuleSpec& rule, const table::Schema& schema, const std::st
   if (column->type != table::Type::timestamp && column->type != table::Type::date)
     fault("column", fmt::format("'{}' is not a timestamp or date", rule.column));
 }
+
+namespace {
 
 void check_expectation(const resource::World& world, const resource::Metadata& metadata, const ExpectationSpec& spec,
                        Faults& faults) {

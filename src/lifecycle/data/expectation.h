@@ -9,6 +9,7 @@
 
 #include "foundation/base/shape.h"
 #include "governance/resource/kind.h"
+#include "storage/table/schema.h"
 
 namespace falaj::data {
 
@@ -41,6 +42,8 @@ inline constexpr std::string_view kPatterns[] = {"digits", "letters", "upper",  
 inline constexpr std::string_view kActions[] = {"warn", "refuse"};
 
 resource::Kind expectation_kind();
+// Faults of a rule over rows of these columns; `at` is where it stands.
+void check_rule(const RuleSpec& rule, const table::Schema& schema, const std::string& at, Faults& faults);
 
 }  // namespace falaj::data
 

@@ -45,25 +45,6 @@ Digest meaning_of(const Where& where, const Definition& d) {
   return crypto::sha256(out.bytes());
 }
 
-std::shared_ptr<const lookup::View> view_of(const Definition& d) {
-  std::vector<lookup::Type> key;
-  for (const auto type : d.plan.key_types) key.push_back(online_type(type));
-  std::vector<lookup::Column> rows;
-  for (const auto& feature : d.plan.rows) rows.push_back({feature.name, online_type(feature.type)});
-  ByteReader version(d.meaning.view());
-  return std::make_shared<const lookup::View>(version.u32(), std::move(key), std::move(rows), d.plan.windows,
-                                              d.plan.window_names, d.spec.ttl_us);
-}
-
-// A table without rows, as the dataset is.
-std::string empty_table(const std::string& name, const table::Schema& schema) {
-  std::string columns;
-  for (const auto& column : schema)
-    columns += fmt::format("{}{} {}", columns.empty() ? "" : ", ", table::identifier(column.name),
-                           table::sql_name(column.type));
-  return fmt::format("CREATE TABLE {} ({})", table::identifier(name), columns);
-}
-
 Place place_of(const Definition& definition, const std::string& name) {
   const auto& view = *definition.view;
   for (std::size_t i = 0; i < view.rows.size(); ++i)
@@ -79,6 +60,24 @@ Place place_of(const Definition& definition, const std::string& name) {
 }
 
 }  // namespace
+
+std::shared_ptr<const lookup::View> view_of(const Definition& d) {
+  std::vector<lookup::Type> key;
+  for (const auto type : d.plan.key_types) key.push_back(online_type(type));
+  std::vector<lookup::Column> rows;
+  for (const auto& feature : d.plan.rows) rows.push_back({feature.name, online_type(feature.type)});
+  ByteReader version(d.meaning.view());
+  return std::make_shared<const lookup::View>(version.u32(), std::move(key), std::move(rows), d.plan.windows,
+                                              d.plan.window_names, d.spec.ttl_us);
+}
+
+lookup::Computed computed_of(const FeatureViewSpec& spec, const lookup::View& view) {
+  std::vector<lookup::Column> request;
+  for (const auto& field : spec.request) request.push_back({field.name, online_type(*table::parse_type(field.type))});
+  std::vector<lookup::ComputedText> expressions;
+  for (const auto& expression : spec.expressions) expressions.push_back({expression.name, expression.is});
+  return lookup::Computed(std::move(request), view, expressions);
+}
 
 online::Type online_type(table::Type type) { return static_cast<online::Type>(type); }
 static_assert(static_cast<int>(table::Type::boolean) == static_cast<int>(online::Type::boolean) &&
@@ -127,14 +126,9 @@ std::shared_ptr<const Definition> Definitions::make(const Where& where, const st
     spec = found->resource->spec;
   }
   d->spec = decode<FeatureViewSpec>(spec, "reading a feature view");
-  std::vector<lookup::Column> request;
-  for (const auto& field : d->spec.request)
-    request.push_back({field.name, online_type(*table::parse_type(field.type))});
-  std::vector<lookup::ComputedText> expressions;
-  for (const auto& expression : d->spec.expressions) expressions.push_back({expression.name, expression.is});
   if (!d->has_entity()) {
     d->view = view_of(*d);
-    d->computed = lookup::Computed(std::move(request), *d->view, expressions);
+    d->computed = computed_of(d->spec, *d->view);
     return d;
   }
   d->entity = decode<EntitySpec>(read("Entity", d->spec.entity).resource.spec, "reading an entity");
@@ -143,15 +137,13 @@ std::shared_ptr<const Definition> Definitions::make(const Where& where, const st
   d->rows = d->dataset.schema();
   if (!d->spec.sql.empty()) {
     const auto room = datasets_.room();
-    room->check_user_sql(d->select);
-    room->run(empty_table(d->spec.dataset, d->rows));
-    d->rows = room->describe(d->select);
+    d->rows = describe_rows(*room, d->spec.dataset, d->rows, d->select);
     d->row_by_row = room->is_row_by_row(d->select);
   }
   d->plan = compile(d->spec, d->entity, d->rows, {});
   d->meaning = meaning_of(where, *d);
   d->view = view_of(*d);
-  d->computed = lookup::Computed(std::move(request), *d->view, expressions);
+  d->computed = computed_of(d->spec, *d->view);
   return d;
 }
 

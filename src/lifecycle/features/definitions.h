@@ -97,5 +97,8 @@ class Definitions {
 };
 
 online::Type online_type(table::Type type);
+std::shared_ptr<const lookup::View> view_of(const Definition& definition);  // by its plan, meaning and time to live
+// Throws invalid.
+lookup::Computed computed_of(const FeatureViewSpec& spec, const lookup::View& view);
 
 }  // namespace falaj::features

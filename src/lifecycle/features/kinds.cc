@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "foundation/base/error.h"
+#include "lifecycle/features/definitions.h"
 
 namespace falaj::features {
 namespace {
@@ -28,7 +29,52 @@ void check_parts(const FeatureViewSpec& view, Faults& faults) {
     faults.push_back({"spec.entity", "is missing: only expressions of the request do without"});
 }
 
-void check_view(const World& world, const Metadata& metadata, const FeatureViewSpec& view, Faults& faults) {
+void add_faults(const Error& e, const std::string& at, Faults& faults) {
+  for (const auto& fault : e.faults()) faults.push_back({at + "." + fault.where, fault.what});
+  if (e.faults().empty()) faults.push_back({at, e.what()});
+}
+
+// What must hold can be said of the columns that the rows have.
+void check_expectations(const FeatureViewSpec& view, const table::Schema& rows, Faults& faults) {
+  for (std::size_t e = 0; e < view.expectations.size(); ++e)
+    for (std::size_t r = 0; r < view.expectations[e].rules.size(); ++r) {
+      const auto& rule = view.expectations[e].rules[r];
+      const auto at = fmt::format("spec.expectations[{}].rules[{}]", e, r);
+      data::check_rule(rule, rows, at, faults);
+      if (rule.check == "distribution")
+        faults.push_back({at + ".check", "distribution compares versions of a dataset: declare an Expectation of it"});
+    }
+}
+
+// The SQL, the columns that it gives, and the expressions over all that.
+void check_rows(const FeatureViewSpec& view, const EntitySpec& entity, const data::DatasetSpec& dataset,
+                const MakeRoom& make_room, Faults& faults) {
+  auto rows = dataset.schema();
+  if (!view.sql.empty()) {
+    if (!make_room) return;
+    try {
+      rows = describe_rows(*make_room(), view.dataset, rows, view.sql);
+    } catch (const Error& e) {
+      if (e.code() != Code::invalid && e.code() != Code::denied) throw;
+      return add_faults(e, "spec.sql", faults);
+    }
+  }
+  check_expectations(view, rows, faults);
+  Definition d;
+  try {
+    d.plan = compile(view, entity, rows, {});
+  } catch (const Error& e) {
+    return add_faults(e, "spec", faults);
+  }
+  try {
+    computed_of(view, *view_of(d));
+  } catch (const Error& e) {
+    add_faults(e, "spec.expressions", faults);
+  }
+}
+
+void check_view(const World& world, const Metadata& metadata, const FeatureViewSpec& view, const MakeRoom& make_room,
+                Faults& faults) {
   check_parts(view, faults);
   const auto names = names_of(view);
   if (names.empty()) faults.push_back({"spec", "must have features, aggregates or expressions"});
@@ -48,17 +94,20 @@ void check_view(const World& world, const Metadata& metadata, const FeatureViewS
   for (const auto& field : view.request)
     if (std::find(names.begin(), names.end(), field.name) != names.end())
       faults.push_back({"spec.request", fmt::format("'{}' is also a feature", field.name)});
-  // Without SQL the columns are the dataset's, and known now.
-  if (!view.sql.empty() || view.entity.empty() || !faults.empty()) return;
+  if (!faults.empty()) return;
+  if (view.entity.empty()) {
+    try {
+      computed_of(view, *view_of(Definition()));
+    } catch (const Error& e) {
+      add_faults(e, "spec.expressions", faults);
+    }
+    return;
+  }
   const auto dataset = world.spec({"Dataset", metadata.tenant, metadata.project, view.dataset});
   const auto entity = world.spec({"Entity", metadata.tenant, metadata.project, view.entity});
   if (!dataset || !entity) return;  // said by refers_to
-  try {
-    compile(view, decode<EntitySpec>(*entity, "entity"), decode<data::DatasetSpec>(*dataset, "dataset").schema(), {});
-  } catch (const Error& e) {
-    for (const auto& fault : e.faults()) faults.push_back({"spec." + fault.where, fault.what});
-    if (e.faults().empty()) faults.push_back({"spec", e.what()});
-  }
+  check_rows(view, decode<EntitySpec>(*entity, "entity"), decode<data::DatasetSpec>(*dataset, "dataset"), make_room,
+             faults);
 }
 
 void check_service(const World& world, const Metadata& metadata, const FeatureServiceSpec& service, Faults& faults) {
@@ -230,22 +279,43 @@ ViewPlan compile(const FeatureViewSpec& view, const EntitySpec& entity, const ta
   return plan;
 }
 
-std::vector<resource::Kind> feature_kinds() {
+namespace {
+
+// A table without rows, as the dataset is.
+std::string empty_table(const std::string& name, const table::Schema& schema) {
+  std::string columns;
+  for (const auto& column : schema)
+    columns += fmt::format("{}{} {}", columns.empty() ? "" : ", ", table::identifier(column.name),
+                           table::sql_name(column.type));
+  return fmt::format("CREATE TABLE {} ({})", table::identifier(name), columns);
+}
+
+}  // namespace
+
+table::Schema describe_rows(table::Workspace& room, const std::string& dataset, const table::Schema& columns,
+                            const std::string& sql) {
+  room.check_user_sql(sql);
+  room.run(empty_table(dataset, columns));
+  return room.describe(sql);
+}
+
+std::vector<resource::Kind> feature_kinds(MakeRoom make_room) {
   resource::KindOf<EntitySpec> entity{
       "Entity", "entities", "Something that features are about, and the columns that name one.", {.project = true}, {},
       {},       {}};
-  resource::KindOf<FeatureViewSpec> view{"FeatureView",
-                                         "featureviews",
-                                         "Features of an entity, computed from a dataset as of any moment.",
-                                         {.project = true},
-                                         check_view,
-                                         [](const World&, const Metadata& m, const FeatureViewSpec& spec) {
-                                           if (spec.entity.empty()) return std::vector<Reference>{};
-                                           return std::vector<Reference>{
-                                               {{"Entity", m.tenant, m.project, spec.entity}, "spec.entity"},
-                                               {{"Dataset", m.tenant, m.project, spec.dataset}, "spec.dataset"}};
-                                         },
-                                         {}};
+  resource::KindOf<FeatureViewSpec> view{
+      "FeatureView",
+      "featureviews",
+      "Features of an entity, computed from a dataset as of any moment.",
+      {.project = true},
+      [make_room = std::move(make_room)](const World& world, const Metadata& metadata, const FeatureViewSpec& spec,
+                                         Faults& faults) { check_view(world, metadata, spec, make_room, faults); },
+      [](const World&, const Metadata& m, const FeatureViewSpec& spec) {
+        if (spec.entity.empty()) return std::vector<Reference>{};
+        return std::vector<Reference>{{{"Entity", m.tenant, m.project, spec.entity}, "spec.entity"},
+                                      {{"Dataset", m.tenant, m.project, spec.dataset}, "spec.dataset"}};
+      },
+      {}};
   resource::KindOf<FeatureServiceSpec> service{"FeatureService",
                                                "featureservices",
                                                "The features that one model takes, of any views.",

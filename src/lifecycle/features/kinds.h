@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,11 +10,19 @@
 #include "governance/resource/kind.h"
 #include "lifecycle/features/as_of.h"
 #include "lifecycle/features/types.h"
+#include "storage/table/workspace.h"
 
 namespace falaj::features {
 
+// Where the SQL of a view is looked at before it is accepted. Without, it is when it is first used.
+inline constexpr table::Limits kCheckRoom{.memory_bytes = 64 << 20, .spill_bytes = 0, .threads = 1};
+using MakeRoom = std::function<std::unique_ptr<table::Workspace>()>;
 // Entity, FeatureView, FeatureService and PushSource, in the order in which they are applied.
-std::vector<resource::Kind> feature_kinds();
+std::vector<resource::Kind> feature_kinds(MakeRoom make_room = {});
+
+// What the rows of a view are: SQL over a dataset of those columns, in a room that has nothing else. Throws invalid.
+table::Schema describe_rows(table::Workspace& room, const std::string& dataset, const table::Schema& columns,
+                            const std::string& sql);
 
 // "VIEW:FEATURE", or "VIEW@REVISION:FEATURE" for what the view was when it had that revision.
 struct FeatureName {

@@ -9,6 +9,7 @@
 #include "foundation/base/log.h"
 #include "lifecycle/features/event_cursor.h"
 #include "lifecycle/features/measuring.h"
+#include "lifecycle/features/view_checks.h"
 
 namespace falaj::features {
 namespace {
@@ -167,14 +168,37 @@ std::uint64_t Materialiser::covered(const Where& where, const data::Version& ver
   return static_cast<std::uint64_t>(epoch);
 }
 
-OnlineView Materialiser::begin(const Where& where, const Definition& definition, const Materialise& how,
-                               const sql::Act& act) {
-  const auto version = datasets_.version(where, definition.spec.dataset, std::nullopt);
-  const auto end_us = how.end_us.value_or(clock_.wall().count());
+bool Materialiser::adds(const Where& where, const Definition& definition, const Materialise& how,
+                        const data::Version& version, std::int64_t end_us) {
   const auto before = views_.find(definition.meaning);
-  const auto& last = before && before->running ? before->running : before ? before->done : std::nullopt;
-  const bool adds = !how.full && before && before->done && !before->running && definition.row_by_row &&
-                    end_us >= last->end_us && last->beyond == 0 && is_appended(where, version, last->version);
+  if (how.full || !before || !before->done || before->running || !definition.row_by_row) return false;
+  const auto& last = *before->done;
+  return end_us >= last.end_us && last.beyond == 0 && is_appended(where, version, last.version);
+}
+
+void Materialiser::check(const Where& where, const Definition& definition, const Materialise& how,
+                         const data::Version& version, const sql::Act& act, const table::Workspace::Watch& watch) {
+  if (definition.spec.expectations.empty()) return;
+  const auto now_us = clock_.wall().count();
+  std::optional<std::int64_t> since;
+  if (adds(where, definition, how, version, how.end_us.value_or(now_us)))
+    since = views_.find(definition.meaning)->done->version;
+  if (since == version.number) return;  // nothing is new
+  const auto room = datasets_.room();
+  datasets_.open(*room, where, version, version.dataset, since);
+  auto found = run_expectations(*room, definition, Rules::all, now_us, watch);
+  database_.write(act, [&](sql::Writer& w) {
+    keep_view_checks(w, where, definition.name, found.refused.empty() ? std::optional(version.number) : std::nullopt,
+                     now_us, found.results);
+  });
+  if (!found.refused.empty()) failed_.Increment();
+  refuse_if_any("rows", std::move(found.refused));
+}
+
+OnlineView Materialiser::begin(const Where& where, const Definition& definition, const Materialise& how,
+                               const data::Version& version, const sql::Act& act) {
+  const auto end_us = how.end_us.value_or(clock_.wall().count());
+  const bool adds = this->adds(where, definition, how, version, end_us);
   return views_.change(act, definition.meaning, [&](std::optional<OnlineView> row) {
     if (!row) {
       row.emplace();
@@ -194,10 +218,10 @@ OnlineView Materialiser::begin(const Where& where, const Definition& definition,
 }
 
 OnlineView Materialiser::begin_paused(const Where& where, const Definition& definition, const Materialise& how,
-                                      const sql::Act& act) {
+                                      const data::Version& version, const sql::Act& act) {
   OnlineView row;
   paused_(where, definition.spec.dataset, [&] {
-    row = begin(where, definition, how, act);
+    row = begin(where, definition, how, version, act);
     return !row.done || row.done->generation != row.running->generation;
   });
   return row;
@@ -248,8 +272,11 @@ Materialiser::Filled Materialiser::fill(const Where& where, const Definition& de
   return filled;
 }
 
-OnlineView Materialiser::run(const Where& where, const std::string& name, const Materialise& how, const sql::Act& act,
-                             const table::Workspace::Watch& watch) {
+OnlineView Materialiser::run(const Where& where, const std::string& name, const Materialise& asked,
+                             const sql::Act& act, const table::Workspace::Watch& watch) {
+  auto how = asked;
+  // What is settled as of a later moment could not be read before that.
+  if (how.end_us) how.end_us = std::min(*how.end_us, clock_.wall().count());
   const auto definition = views_.definitions().view(where, name);
   if (!definition->has_entity())
     throw Error(Code::invalid, fmt::format("feature view '{}' is computed of requests alone: it has no rows to bring "
@@ -257,12 +284,14 @@ OnlineView Materialiser::run(const Where& where, const std::string& name, const 
                                            name));
   UnderWay way(*this, *definition);
   views_.need_mark(act);
+  const auto version = datasets_.version(where, definition->spec.dataset, std::nullopt);
+  check(where, *definition, how, version, act, watch);
   const auto before = views_.find(definition->meaning);
-  auto row = begin_paused(where, *definition, how, act);
+  auto row = begin_paused(where, *definition, how, version, act);
   const bool resumed = before && before->running && before->running->number == row.running->number;
   row = finish(where, *definition, row, way, act, watch);
   // That was of an earlier call; what this one asks for comes after it.
-  if (resumed) row = finish(where, *definition, begin_paused(where, *definition, how, act), way, act, watch);
+  if (resumed) row = finish(where, *definition, begin_paused(where, *definition, how, version, act), way, act, watch);
   sweep(row, act);
   return row;
 }

@@ -13,7 +13,7 @@
 namespace falaj::features {
 
 struct Materialise {
-  std::optional<std::int64_t> end_us;  // events up to then; now when absent
+  std::optional<std::int64_t> end_us;  // events up to then; now when absent, or when that is still to come
   bool full = false;                   // from the beginning, into a new generation
 };
 
@@ -40,10 +40,16 @@ class Materialiser {
 
  private:
   class UnderWay;
+  // What of a version would come online; refused here, nothing was begun that would be gone on with.
+  bool adds(const Where& where, const Definition& definition, const Materialise& how, const data::Version& version,
+            std::int64_t end_us);
+  void check(const Where& where, const Definition& definition, const Materialise& how, const data::Version& version,
+             const sql::Act& act, const table::Workspace::Watch& watch);
   OnlineView begin_paused(const Where& where, const Definition& definition, const Materialise& how,
-                          const sql::Act& act);
+                          const data::Version& version, const sql::Act& act);
   std::uint64_t covered(const Where& where, const data::Version& version);
-  OnlineView begin(const Where& where, const Definition& definition, const Materialise& how, const sql::Act& act);
+  OnlineView begin(const Where& where, const Definition& definition, const Materialise& how,
+                   const data::Version& version, const sql::Act& act);
   OnlineView finish(const Where& where, const Definition& definition, const OnlineView& row, UnderWay& way,
                     const sql::Act& act, const table::Workspace::Watch& watch);
   struct Filled {

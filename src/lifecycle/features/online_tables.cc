@@ -23,6 +23,9 @@ constexpr sql::Migration kMigrations[] = {
      "CREATE TABLE feature_flush(tenant TEXT NOT NULL, project TEXT NOT NULL, dataset TEXT NOT NULL,"
      " version BIGINT NOT NULL, epoch BIGINT NOT NULL, PRIMARY KEY(tenant, project, dataset, version));"
      "CREATE TABLE feature_store(one BIGINT PRIMARY KEY, id TEXT NOT NULL)"},
+    {2, "features",
+     "CREATE TABLE feature_check(tenant TEXT NOT NULL, project TEXT NOT NULL, view TEXT NOT NULL,"
+     " number BIGINT NOT NULL, result TEXT NOT NULL, PRIMARY KEY(tenant, project, view, number))"},
 };
 
 Where where_of(std::string_view tenant, std::string_view project) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "foundation/base/error.h"
+#include "lifecycle/features/view_checks.h"
 #include "lifecycle/lookup/values.h"
 
 namespace falaj::features {
@@ -121,6 +122,11 @@ OnlineView OnlineViews::change(const sql::Act& act, const Digest& meaning,
     });
     return view;
   });
+}
+
+std::vector<data::CheckResult> OnlineViews::checks(const Where& where, const std::string& view,
+                                                   std::int64_t limit) const {
+  return database_.read([&](sql::Reader& r) { return list_view_checks(r, where, view, limit); });
 }
 
 void OnlineViews::forget(const sql::Act& act, const Digest& meaning) {

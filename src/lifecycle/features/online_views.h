@@ -12,6 +12,7 @@
 #include "foundation/base/mutex.h"
 #include "foundation/crypto/key.h"
 #include "foundation/sys/clock.h"
+#include "lifecycle/data/checks.h"
 #include "lifecycle/features/definitions.h"
 #include "lifecycle/features/online_tables.h"
 #include "storage/online/store.h"
@@ -71,6 +72,9 @@ class OnlineViews {
     std::vector<std::shared_ptr<const online::Space>> spaces;
   };
   std::vector<Live> live(const Where& where, const std::string& dataset);
+
+  // What a view's expectations found, last first.
+  std::vector<data::CheckResult> checks(const Where& where, const std::string& view, std::int64_t limit) const;
 
   Definitions& definitions() { return definitions_; }
   online::Store& store() { return store_; }

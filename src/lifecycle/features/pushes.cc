@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <list>
 #include <map>
 
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 #include "foundation/crypto/aead.h"
 #include "lifecycle/features/event_cursor.h"
 #include "lifecycle/features/push_room.h"
+#include "lifecycle/features/view_checks.h"
 #include "lifecycle/lookup/values.h"
 
 namespace falaj::features {
@@ -80,7 +82,7 @@ class Pushes::Rooms {
     }
     if (!room) room = std::make_unique<PushRoom>(datasets_.room(), rows.dataset, rows.schema);
     room->fill(rows.rows);
-    work(room->room());
+    work(*room);
     // One that failed is not used again.
     Lock lock(mu_);
     if (idle_.size() < kIdleMax) idle_.emplace(name, std::move(room));
@@ -167,8 +169,10 @@ Pushes::Typed Pushes::typed(const data::DatasetSpec& spec, const std::string& da
 
 Pushes::Changes Pushes::evaluate(const Typed& rows, std::shared_ptr<const Definition> definition) {
   Changes out{std::move(definition), {}};
-  rooms_->with(rows, [&](table::Workspace& room) {
-    for (EventCursor events(room, *out.definition, ""); !events.at_end(); events.next()) {
+  rooms_->with(rows, [&](PushRoom& room) {
+    // Looked at anew each time: DuckDB folds what it knows of the rows that are there into a prepared statement, and
+    // would answer by it for others.
+    for (EventCursor events(room.room(), *out.definition, ""); !events.at_end(); events.next()) {
       auto key = events.key();
       if (out.entities.empty() || out.entities.back().first != key) out.entities.push_back({std::move(key), {}});
       out.entities.back().second.push_back({events.event(), events.row()});
@@ -190,6 +194,30 @@ void Pushes::need_room(const Where& where, const std::string& dataset) {
                                              rows, dataset));
 }
 
+void Pushes::check(const Where& where, const Typed& rows, const Definition& live, std::int64_t now_us,
+                   std::vector<std::pair<std::string, ViewChecks>>& failed) {
+  // What is expected can change without the rows meaning something else: as it is declared today.
+  const auto newest = views_.definitions().view(where, live.name);
+  const auto& definition = newest->meaning == live.meaning ? *newest : live;
+  if (definition.spec.expectations.empty()) return;
+  ViewChecks found;
+  rooms_->with(rows, [&](PushRoom& room) { found = run_expectations(room.room(), definition, Rules::rows, now_us); });
+  // One that held is not worth a record: there are many pushes.
+  std::erase_if(found.results, [](const data::CheckResult& result) { return result.held; });
+  if (!found.results.empty()) failed.emplace_back(definition.name, std::move(found));
+}
+
+void Pushes::refuse(const Where& where, std::vector<std::pair<std::string, ViewChecks>>& failed, const sql::Act& act) {
+  Faults faults;
+  for (auto& [view, checks] : failed) faults.insert(faults.end(), checks.refused.begin(), checks.refused.end());
+  if (faults.empty()) return;
+  database_.write(act, [&](sql::Writer& w) {
+    for (const auto& [view, checks] : failed)
+      keep_view_checks(w, where, view, std::nullopt, clock_.wall().count(), checks.results);
+  });
+  refuse_if_any("rows", std::move(faults));
+}
+
 Taken Pushes::push(const Where& where, const std::string& dataset, const JsonRows& rows, const Push& how,
                    const sql::Act& act) {
   const auto began = clock_.now();
@@ -201,8 +229,10 @@ Taken Pushes::push(const Where& where, const std::string& dataset, const JsonRow
     const auto as_of_us = how.as_of_us.value_or(clock_.wall().count());
     const auto typed_rows = std::make_shared<const Typed>(typed(spec, dataset, rows));
     std::vector<Changes> changes;
+    std::vector<std::pair<std::string, ViewChecks>> failed;  // by the name of the view: what did not hold
     for (const auto& live : views_.live(where, dataset))
       if (live.definition->row_by_row) {
+        check(where, *typed_rows, *live.definition, as_of_us, failed);
         auto& added = changes.emplace_back(evaluate(*typed_rows, live.definition));
         for (const auto& [key, events] : added.entities)
           for (const auto& happened : events)
@@ -210,6 +240,7 @@ Taken Pushes::push(const Where& where, const std::string& dataset, const JsonRow
               throw Error(Code::invalid, fmt::format("rows[{}].{}: lies more than five minutes in the future",
                                                      happened.event.row - 1, live.definition->spec.time));
       }
+    refuse(where, failed, act);
     const auto taken = database_.write(act, [&](sql::Writer& w) {
       if (!how.id.empty())
         if (const auto before = find_push_id(w, where, dataset, how.id))
@@ -222,6 +253,8 @@ Taken Pushes::push(const Where& where, const std::string& dataset, const JsonRow
       stored.sealed = crypto::seal(key_, header(where, dataset, stored.sequence), as_bytes(lines(typed_rows->as_json)));
       insert_rows(w, where, dataset, stored);
       if (!how.id.empty()) put_push_id(w, where, dataset, how.id, stored.sequence, clock_.wall().count());
+      for (const auto& [view, checks] : failed)
+        keep_view_checks(w, where, view, std::nullopt, clock_.wall().count(), checks.results);
       // On the writer's thread: the order of commits is the order of the queue.
       w.after_commit([this, where, dataset, stored, typed_rows, changes] {
         enqueue({where, dataset, stored.sequence, stored.epoch, stored.as_of_us, typed_rows, changes});
@@ -371,49 +404,74 @@ void Pushes::evaluate_missing(std::span<Queued*> pushes, const std::shared_ptr<c
   }
 }
 
-void Pushes::apply(std::vector<Queued>& pushes) {
-  std::map<Name, std::vector<Queued*>> by_dataset;
-  for (auto& push : pushes) by_dataset[name_of(push.where, push.dataset)].push_back(&push);
-  for (auto& [name, of_dataset] : by_dataset)
-    for (const auto& live : views_.live(of_dataset[0]->where, of_dataset[0]->dataset)) {
-      if (!live.definition->row_by_row) continue;  // its rows come with the version they become a part of
-      evaluate_missing(of_dataset, live.definition);
-      apply(of_dataset, live);
+// What pushes do to the records of one view.
+class Pushes::Applying {
+ public:
+  Applying(std::span<Queued* const> pushes, OnlineViews::Live live, std::int64_t recent_us) : live_(std::move(live)) {
+    for (const auto* push : pushes)
+      for (const auto& [key, events] : push->find(live_.definition->meaning)->entities)
+        entities_[key].push_back({push, &events});
+    for (const auto& [key, of_key] : entities_) {
+      keys_.push_back(key);
+      steps_.push_back(&of_key);
     }
-}
+    change_ = [this, recent_us](std::size_t i, const std::optional<online::Row>& old) {
+      return change(*steps_[i], old, recent_us);
+    };
+  }
+  Applying(const Applying&) = delete;
+  Applying& operator=(const Applying&) = delete;
 
-void Pushes::apply(std::span<Queued* const> pushes, const OnlineViews::Live& live) {
+  // Refers to this.
+  void add_to(std::vector<online::Update>& updates) const {
+    for (const auto& space : live_.spaces) updates.push_back({*space, keys_, change_});
+  }
+
+ private:
   struct Step {
     const Queued* push;
     const std::vector<lookup::Happened>* events;
   };
-  // An entity of many pushes is written once.
-  std::map<BytesView, std::vector<Step>, decltype([](BytesView a, BytesView b) {
-             return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
-           })>
-      entities;
-  for (const auto* push : pushes)
-    for (const auto& [key, events] : push->find(live.definition->meaning)->entities)
-      entities[key].push_back({push, &events});
-  std::vector<BytesView> keys;
-  std::vector<const std::vector<Step>*> steps;
-  for (const auto& [key, of_key] : entities) {
-    keys.push_back(key);
-    steps.push_back(&of_key);
-  }
-  const auto& view = *live.definition->view;
-  const auto recent_us = clock_.wall().count() - kPastUs;
-  const auto change = [&](std::size_t i, const std::optional<online::Row>& old) {
+  std::optional<online::Changed> change(const std::vector<Step>& steps, const std::optional<online::Row>& old,
+                                        std::int64_t recent_us) const {
+    const auto& view = *live_.definition->view;
     auto record = old ? lookup::Record::decode(view, old->payload) : lookup::Record(view);
-    for (const auto& [push, events] : *steps[i]) {
+    for (const auto& [push, events] : steps) {
       auto numbered = *events;
       const auto sequence = static_cast<std::uint64_t>(push->sequence);
       for (auto& happened : numbered) happened.event.row |= kAfterVersions | sequence << kRowBits;
       record.push(static_cast<std::uint64_t>(push->epoch), sequence, std::move(numbered), push->as_of_us);
     }
-    return std::optional(changed(view, record, steps[i]->back().push->as_of_us > recent_us));
-  };
-  for (const auto& space : live.spaces) views_.store().update(*space, keys, change);
+    return changed(view, record, steps.back().push->as_of_us > recent_us);
+  }
+
+  const OnlineViews::Live live_;
+  // An entity of many pushes is written once.
+  std::map<BytesView, std::vector<Step>, decltype([](BytesView a, BytesView b) {
+             return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
+           })>
+      entities_;
+  std::vector<BytesView> keys_;
+  std::vector<const std::vector<Step>*> steps_;
+  online::Change change_;
+};
+
+void Pushes::apply(std::vector<Queued>& pushes) {
+  std::map<Name, std::vector<Queued*>> by_dataset;
+  for (auto& push : pushes) by_dataset[name_of(push.where, push.dataset)].push_back(&push);
+  const auto recent_us = clock_.wall().count() - kPastUs;
+  std::list<Applying> views;
+  for (auto& [name, of_dataset] : by_dataset) {
+    auto all = views_.live(of_dataset[0]->where, of_dataset[0]->dataset);
+    // The others' rows come with the version they become a part of.
+    std::erase_if(all, [](const OnlineViews::Live& live) { return !live.definition->row_by_row; });
+    for (const auto& live : all) evaluate_missing(of_dataset, live.definition);
+    for (const auto& live : all) views.emplace_back(of_dataset, live, recent_us);
+  }
+  // All views at once: they share the wait for the disk.
+  std::vector<online::Update> updates;
+  for (const auto& view : views) view.add_to(updates);
+  views_.store().update(updates);
 }
 
 Bytes Pushes::header(const Where& where, const std::string& dataset, std::int64_t sequence) const {

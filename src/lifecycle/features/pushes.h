@@ -22,6 +22,8 @@
 
 namespace falaj::features {
 
+struct ViewChecks;
+
 struct PushLimits {
   std::size_t rows_max = 10'000;         // of one push
   std::int64_t waiting_max = 5'000'000;  // rows of a dataset that are in no version yet
@@ -69,6 +71,7 @@ class Pushes {
   struct Changes;  // what they are to one view
   struct Queued;
   class Rooms;
+  class Applying;
 
   Typed typed(const data::DatasetSpec& spec, const std::string& dataset, const JsonRows& rows) const;
   Changes evaluate(const Typed& rows, std::shared_ptr<const Definition> definition);
@@ -78,8 +81,11 @@ class Pushes {
   void replay(const Where& where, const std::string& dataset);
   void loop();
   void apply_until_done(std::vector<Queued>& pushes);
+  // What a view that is online expects of rows, and they do not keep.
+  void check(const Where& where, const Typed& rows, const Definition& live, std::int64_t now_us,
+             std::vector<std::pair<std::string, ViewChecks>>& failed);
+  void refuse(const Where& where, std::vector<std::pair<std::string, ViewChecks>>& failed, const sql::Act& act);
   void apply(std::vector<Queued>& pushes);
-  void apply(std::span<Queued* const> pushes, const OnlineViews::Live& live);
   void evaluate_missing(std::span<Queued*> pushes, const std::shared_ptr<const Definition>& definition);
   void enqueue(Queued queued);
   void wait_until_applied(const Name& name, std::int64_t sequence);

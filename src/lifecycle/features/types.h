@@ -12,6 +12,7 @@
 #include "foundation/base/json.h"
 #include "foundation/base/shape.h"
 #include "foundation/base/text.h"
+#include "lifecycle/data/expectation.h"
 #include "lifecycle/data/types.h"
 
 namespace falaj::features {
@@ -38,6 +39,11 @@ struct AggregateSpec {
 struct ExpressionSpec {
   std::string name, is, description;
 };
+// What must hold of the rows that features are made of.
+struct ViewExpectationSpec {
+  std::string action = "refuse";
+  std::vector<data::RuleSpec> rules;
+};
 struct FeatureViewSpec {
   std::string entity;  // "" when everything comes with the request
   std::string dataset;
@@ -50,6 +56,7 @@ struct FeatureViewSpec {
   std::vector<AggregateSpec> aggregates;
   std::vector<data::ColumnSpec> request;
   std::vector<ExpressionSpec> expressions;
+  std::vector<ViewExpectationSpec> expectations;
   std::string owner;
   std::optional<std::int64_t> materialize_us;  // how often new versions are brought online; only when asked if absent
 };
@@ -134,6 +141,15 @@ struct Shape<features::ExpressionSpec> {
       field("description", &S::description, "For people.").length(0, 4000));
 };
 template <>
+struct Shape<features::ViewExpectationSpec> {
+  using S = features::ViewExpectationSpec;
+  static constexpr std::string_view name = "ViewExpectationSpec";
+  static constexpr auto fields = std::make_tuple(
+      field("action", &S::action, "refuse: rows that fail do not come online, nor any with them; warn: they do.")
+          .one_of(data::kActions),
+      field("rules", &S::rules, "What must hold, as in an Expectation of a dataset.").required().length(1, 200));
+};
+template <>
 struct Shape<features::FeatureViewSpec> {
   using S = features::FeatureViewSpec;
   static constexpr std::string_view name = "FeatureViewSpec";
@@ -157,6 +173,8 @@ struct Shape<features::FeatureViewSpec> {
       field("aggregates", &S::aggregates, "Computed over windows of time.").length(0, 1000),
       field("request", &S::request, "Fields that come with a request, or are columns of the spine.").length(0, 200),
       field("expressions", &S::expressions, "Computed when they are asked for.").length(0, 1000),
+      field("expectations", &S::expectations, "What must hold of the rows, when they are materialised and pushed.")
+          .length(0, 16),
       field("owner", &S::owner, "Who answers for it.").length(0, 200),
       field("materialize", &S::materialize_us,
             "How often, at most, a new version of the dataset is brought online; only when asked if absent.")

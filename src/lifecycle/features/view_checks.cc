@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lifecycle/features/view_checks.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "foundation/base/json.h"
+
+namespace falaj::features {
+namespace {
+
+constexpr const char* kCheckedRows = "falaj_checked";
+
+bool looks_at_one_row(const data::RuleSpec& rule) {
+  constexpr std::string_view kOfRows[] = {"type", "range", "set", "pattern", "nulls"};
+  return std::find(std::begin(kOfRows), std::end(kOfRows), rule.check) != std::end(kOfRows);
+}
+
+}  // namespace
+
+ViewChecks run_expectations(table::Workspace& room, const Definition& of, Rules which, std::int64_t now_us,
+                            const table::Workspace::Watch& watch) {
+  ViewChecks out;
+  if (of.spec.expectations.empty()) return out;
+  // Temporary: seen by the room's own statements only, and no prepared one has to be looked at again for it.
+  room.run(fmt::format("CREATE OR REPLACE TEMP TABLE {} AS SELECT * FROM ({})", kCheckedRows, of.select), {}, watch);
+  const data::Checked in{room, kCheckedRows, "", "", now_us, watch};
+  for (std::size_t e = 0; e < of.spec.expectations.size(); ++e) {
+    const auto& expectation = of.spec.expectations[e];
+    for (const auto& rule : expectation.rules) {
+      if (which == Rules::rows && !looks_at_one_row(rule)) continue;
+      auto result = data::run_rule(in, rule);
+      result.expectation = fmt::format("{}[{}]", of.name, e);
+      result.action = expectation.action;
+      if (!result.held && expectation.action == "refuse") {
+        out.refused.push_back({fmt::format("expectation {}", result.expectation), result.said});
+        for (const auto& example : result.examples) out.refused.push_back({result.column, example});
+      }
+      out.results.push_back(std::move(result));
+    }
+  }
+  room.run(fmt::format("DROP TABLE {}", kCheckedRows));
+  return out;
+}
+
+void keep_view_checks(sql::Writer& w, const Where& where, const std::string& view, std::optional<std::int64_t> version,
+                      std::int64_t at_us, const std::vector<data::CheckResult>& results) {
+  if (results.empty()) return;
+  const auto last = w.first("SELECT max(number) FROM feature_check WHERE tenant = ? AND project = ? AND view = ?",
+                            {where.tenant.str(), where.project.str(), view},
+                            [](const sql::Row& row) { return row.is_null(0) ? 0 : row.integer(0); });
+  auto number = last.value_or(0);
+  for (auto kept : results) {
+    kept.version = version;
+    kept.at_us = at_us;
+    w.execute("INSERT INTO feature_check(tenant, project, view, number, result) VALUES(?, ?, ?, ?, ?)",
+              {where.tenant.str(), where.project.str(), view, ++number, json::serialize(encode(kept))});
+  }
+  w.execute("DELETE FROM feature_check WHERE tenant = ? AND project = ? AND view = ? AND number <= ?",
+            {where.tenant.str(), where.project.str(), view, number - kViewChecksMax});
+}
+
+std::vector<data::CheckResult> list_view_checks(sql::Reader& r, const Where& where, const std::string& view,
+                                                std::int64_t limit) {
+  return r.all(
+      "SELECT result FROM feature_check WHERE tenant = ? AND project = ? AND view = ? ORDER BY number DESC LIMIT ?",
+      {where.tenant.str(), where.project.str(), view, limit}, [](const sql::Row& row) {
+        return decode<data::CheckResult>(parse_json(row.text(0)), "reading a check of a view");
+      });
+}
+
+}  // namespace falaj::features
