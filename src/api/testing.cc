@@ -131,7 +131,9 @@ TestApi::TestApi(CallLimits limits)
   auto kinds = resource::governance_kinds(*directory);
   kinds.push_back(data::dataset_kind());
   kinds.push_back(data::expectation_kind());
-  for (auto& kind : features::feature_kinds()) kinds.push_back(std::move(kind));
+  for (auto& kind :
+       features::feature_kinds([this] { return std::make_unique<table::Workspace>(features::kCheckRoom, *files); }))
+    kinds.push_back(std::move(kind));
   registry = std::make_unique<resource::Registry>(std::move(kinds));
   resources = std::make_unique<resource::Resources>(*database, *registry, clock);
   keys = std::make_unique<vault::KeyStore>(*database, vault::RootKeys::decode(roots.encode()),

@@ -175,6 +175,7 @@ std::vector<Example> examples() {
       {post, "/v1/features/flush", "", "/v1/features/flush" + kScope, R"({"dataset":"none"})", 404},
       {post, "/v1/features/materialize", "", "/v1/features/materialize" + kScope, R"({"view":"none"})", 404},
       {get, "/v1/features/views", "", "/v1/features/views" + kScope, ""},
+      {get, "/v1/features/views/{name}/checks", "", "/v1/features/views/none/checks" + kScope, "", 404},
       {post, "/v1/features/remove-unused", "", "/v1/features/remove-unused" + kScope, "{}"},
       {post, "/feast/{tenant}/{project}/get-online-features", "", "/feast/acme/flights/get-online-features",
        R"({"features":["none:x"],"entities":{"k":[1]}})", 404},

@@ -197,7 +197,9 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
   auto kinds = resource::governance_kinds(*directory_);
   kinds.push_back(data::dataset_kind());
   kinds.push_back(data::expectation_kind());
-  for (auto& kind : features::feature_kinds()) kinds.push_back(std::move(kind));
+  for (auto& kind :
+       features::feature_kinds([this] { return std::make_unique<table::Workspace>(features::kCheckRoom, *files_); }))
+    kinds.push_back(std::move(kind));
   registry_ = std::make_unique<resource::Registry>(std::move(kinds));
   resources_ = std::make_unique<resource::Resources>(*database_, *registry_, clock_);
   keys_ = std::make_unique<vault::KeyStore>(
