@@ -30,6 +30,7 @@ class ExecutorAtHand {
 struct ExecutorMaker {
   std::string name;
   std::function<std::unique_ptr<ExecutorAtHand>()> make;  // null: what it needs is not on this machine, which it said
+  Network network = Network::none;  // host, where tasks of a gang cannot have a network of their own
   friend std::ostream& operator<<(std::ostream& out, const ExecutorMaker& maker) { return out << maker.name; }
 };
 
@@ -49,6 +50,7 @@ class ExecutorContract : public testing::TestWithParam<ExecutorMaker> {
     out.environment = {{"PATH", "/usr/bin:/bin"}};
     out.work_directory = work(attempt);
     out.grace = std::chrono::seconds(5);
+    out.network = GetParam().network;
     for (int rank = 0; rank < tasks; ++rank) out.tasks.push_back({.rank = rank, .node = {}, .cpus = {}, .gpus = {}});
     return out;
   }

@@ -23,14 +23,19 @@ class LocalAtHand final : public ExecutorAtHand {
 };
 
 ExecutorMaker local_at(Isolation level) {
-  return {std::string(name_of(level)), [level] {
+  return {std::string(name_of(level)),
+          [level] {
             LocalSettings settings;
             settings.isolation_max = level;
             return std::make_unique<LocalAtHand>(settings);
-          }};
+          },
+          level == Isolation::isolated ? Network::none : Network::host};
 }
 
-INSTANTIATE_TEST_SUITE_P(Local, ExecutorContract, testing::Values(local_at(Isolation::isolated)), name_of_maker);
+INSTANTIATE_TEST_SUITE_P(Local, ExecutorContract,
+                         testing::Values(local_at(Isolation::isolated), local_at(Isolation::contained),
+                                         local_at(Isolation::restricted)),
+                         name_of_maker);
 
 class SlurmAtHand final : public ExecutorAtHand {
  public:
@@ -52,10 +57,12 @@ class SlurmAtHand final : public ExecutorAtHand {
 };
 
 ExecutorMaker slurm_by(const std::string& submit) {
-  return {submit, [submit]() -> std::unique_ptr<ExecutorAtHand> {
+  return {submit,
+          [submit]() -> std::unique_ptr<ExecutorAtHand> {
             if (!slurm::TestCluster::is_installed()) return nullptr;
             return std::make_unique<SlurmAtHand>(submit);
-          }};
+          },
+          Network::none};
 }
 
 INSTANTIATE_TEST_SUITE_P(Slurm, ExecutorContract, testing::Values(slurm_by("rest"), slurm_by("sbatch")), name_of_maker);

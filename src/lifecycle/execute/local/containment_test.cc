@@ -16,6 +16,7 @@
 #include "foundation/base/testing.h"
 #include "foundation/base/text.h"
 #include "foundation/sys/descriptor.h"
+#include "lifecycle/execute/local/restrict.h"
 #include "lifecycle/execute/local/testing.h"
 
 namespace falaj::execute::local {
@@ -447,6 +448,38 @@ TEST_F(Containment, AnImageOfLayersIsUnpackedOnce) {
   for (const auto& blob : std::filesystem::directory_iterator(inside.image + "/blobs/sha256"))
     if (blob.file_size() > 1 << 20) std::ofstream(blob.path(), std::ios::app) << "x";
   EXPECT_NE(run(inside).message.find("does not match its digest"), std::string::npos);
+}
+
+// Without namespaces Landlock is what keeps a job from others.
+TEST(Isolation, RestrictedIsKeptFromFilesAndProcessesToo) {
+  if (landlock_version() < 6) GTEST_SKIP() << "Landlock of this kernel does not know signals";
+  LocalSettings settings;
+  settings.isolation_max = Isolation::restricted;
+  TestNode node(settings);
+  std::ofstream(node / "secret") << "of the server";
+  const auto keeper = std::to_string(node.executor().abilities().keeper_pid);
+  Launch launch;
+  launch.attempt = "tries.1";
+  launch.command = {
+      "bash", "-c",
+      "kill -9 " + keeper + " 2>/dev/null && echo killed; cat " + (node / "secret") +
+          " 2>/dev/null; cat /etc/shadow 2>/dev/null; cat /proc/" + keeper +
+          "/environ 2>/dev/null; (: > /tmp/falaj-x) 2>/dev/null && echo wrote; "
+          "(exec 3<>/dev/tcp/127.0.0.1/1) 2>&1 | grep -q 'not supported' && echo 1; : > mine && echo $TMPDIR"};
+  launch.environment = {{"PATH", "/usr/bin:/bin"}};
+  launch.work_directory = node / "work";
+  launch.tasks = {Task{}};
+  node.executor().start(launch);
+  for (std::uint64_t seen = 0;;) {
+    const auto reports = node.executor().poll(seen, std::chrono::seconds(10));
+    ASSERT_EQ(reports.size(), 1U);
+    if (reports[0].phase == Phase::ended) {
+      EXPECT_EQ(reports[0].ending->exit_code, 0) << reports[0].ending->message;
+      EXPECT_EQ(name_of(reports[0].isolation), "restricted");
+      break;
+    }
+  }
+  EXPECT_EQ(node.executor().logs("tries.1", 0, 0, 10'000).text, "1\n" + launch.work_directory + "\n");
 }
 
 TEST(Isolation, BelowTheMinimumNothingIsStarted) {

@@ -78,12 +78,10 @@ class Init {
     must(::prctl(PR_SET_PDEATHSIG, SIGKILL), "dying with its keeper");
     ::umask(022);
     ::signal(SIGCHLD, SIG_DFL);  // the keeper ignores it
-    if (attempt_.view) {
+    if (attempt_.view)
       enter_namespaces();
-    } else {
+    else
       must(::prctl(PR_SET_CHILD_SUBREAPER, 1), "reaping");
-      become_user(attempt_.identity->outside);
-    }
     // Cleared when the user changed. Without a keeper there is nobody to tell, which the next packet shows.
     must(::prctl(PR_SET_PDEATHSIG, SIGKILL), "dying with its keeper");
     write_small("/proc/self/oom_score_adj", "500");  // when the machine is out of memory, rather a job than a server
@@ -150,7 +148,9 @@ class Init {
       for (const auto& path : paths) out.push_back(path.c_str());
       return out;
     };
-    const char* const devices[] = {"/dev", "/proc"};
+    // Of the host's /dev and /proc, those that change nothing.
+    std::vector<const char*> devices = {"/dev", "/proc"};
+    if (!attempt_.view) devices = {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"};
     if (const int error = confine_files(pointers(attempt_.readable), pointers(attempt_.writable), devices))
       fail("confining it to its files", error);
   }

@@ -309,7 +309,7 @@ class Keeper {
     if (ending_ && runs_.empty()) return loop_.quit();
     if (idle_) loop_.cancel(*idle_);
     idle_.reset();
-    if (peers_.empty() && runs_.empty())
+    if (peers_.empty() && runs_.empty() && !options_.stays)
       idle_ = loop_.after(options_.linger, [this] {
         if (peers_.empty() && runs_.empty()) loop_.quit();
       });

@@ -23,6 +23,7 @@ inline constexpr const char* kLogsName = "logs";
 struct KeeperOptions {
   std::string directory;                          // made when missing
   sys::Micros linger = std::chrono::seconds(10);  // ends when it has had no task and no executor for so long
+  bool stays = false;                             // never ends by itself: something else looks after it
 };
 
 // Becomes the keeper in a process of its own, in a session of its own. Returns, in the caller, once it answers, or when

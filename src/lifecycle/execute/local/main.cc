@@ -7,9 +7,13 @@
 #include "lifecycle/execute/local/keeper.h"
 
 int main(int argc, char** argv) {
-  if (argc != 3 || std::string_view(argv[1]) != "--dir") {
-    std::fprintf(stderr, "usage: falaj-keeper --dir DIRECTORY\n");
+  const bool stays = argc == 4 && std::string_view(argv[3]) == "--stay";
+  if ((argc != 3 && !stays) || std::string_view(argv[1]) != "--dir") {
+    std::fprintf(stderr, "usage: falaj-keeper --dir DIRECTORY [--stay]\n");
     return 2;
   }
-  return falaj::execute::local::run_keeper({.directory = argv[2]});
+  falaj::execute::local::KeeperOptions options;
+  options.directory = argv[2];
+  options.stays = stays;
+  return falaj::execute::local::run_keeper(options);
 }

@@ -29,9 +29,36 @@ constexpr std::size_t kOutputAtOnce = 64 << 10;
 constexpr Micros kKillAgain = std::chrono::seconds(2);
 constexpr int kPortInside = 29'500;
 constexpr const char* kPath = "/usr/local/bin:/usr/bin:/bin";
-// Without a view of its own, a task may read these and nothing else of the host.
-constexpr const char* kReadable[] = {
-    "/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/opt", "/etc", "/sys/devices/system"};
+// Without a view of its own, a task may read these and nothing else of the host. It is the keeper's user then.
+constexpr const char* kReadable[] = {"/usr",
+                                     "/bin",
+                                     "/sbin",
+                                     "/lib",
+                                     "/lib32",
+                                     "/lib64",
+                                     "/opt",
+                                     "/proc",
+                                     "/sys/devices/system",
+                                     "/etc/ld.so.cache",
+                                     "/etc/ld.so.conf",
+                                     "/etc/ld.so.conf.d",
+                                     "/etc/alternatives",
+                                     "/etc/ssl/certs",
+                                     "/etc/ssl/openssl.cnf",
+                                     "/etc/fonts",
+                                     "/etc/passwd",
+                                     "/etc/group",
+                                     "/etc/hosts",
+                                     "/etc/host.conf",
+                                     "/etc/resolv.conf",
+                                     "/etc/nsswitch.conf",
+                                     "/etc/gai.conf",
+                                     "/etc/services",
+                                     "/etc/protocols",
+                                     "/etc/localtime",
+                                     "/etc/timezone",
+                                     "/etc/os-release",
+                                     "/etc/mime.types"};
 
 [[noreturn]] void fail_run(std::string_view doing) {
   throw Error(Code::unavailable, fmt::format("{}: {}", doing, std::generic_category().message(errno)));
@@ -116,12 +143,9 @@ void Run::start(const Order& order) {
 }
 
 void Run::show(const Mount& mount, AttemptStart& start) {
-  const unsigned owner = machine_.identity().outside;
   if (own_view_) {
     start.trees.push_back(machine_.view().open(mount.path, mount.writable, machine_.identity()));
     machine_.view().make_room(start.trees.back());
-  } else if (mount.writable && owner != 0 && ::chown(mount.path.c_str(), owner, owner) != 0) {
-    fail_run("giving it its directories");
   }
   (mount.writable ? start.writable : start.readable).push_back(mount.path);
 }
@@ -130,6 +154,8 @@ void Run::prepare_view(const Order& order, AttemptStart& start) {
   const Launch& launch = order.launch;
   if (!launch.image.empty() && !own_view_)
     throw Error(Code::unavailable, "an image needs namespaces, which there are none of here");
+  if (!own_view_ && landlock_version() == 0)
+    throw Error(Code::unavailable, "neither namespaces nor Landlock keep it from the files of others here");
   const Identity nobody;  // an image's files stay whose they are
   if (!launch.image.empty()) start.image = machine_.view().open(launch.image, false, nobody);
   std::vector<Mount> mounts = launch.mounts;
@@ -168,6 +194,7 @@ void Run::prepare_tasks(const Order& order, AttemptStart& start) {
     TaskStart& begins = start.tasks.emplace_back();
     begins.rank = task.rank;
     auto environment = launch.environment;
+    if (!own_view_) environment.try_emplace("TMPDIR", launch.work_directory);  // it has no /tmp of its own
     environment["RANK"] = environment["LOCAL_RANK"] = std::to_string(task.rank);
     environment["WORLD_SIZE"] = environment["LOCAL_WORLD_SIZE"] = std::to_string(tasks.size());
     environment["MASTER_ADDR"] = "127.0.0.1";
