@@ -209,6 +209,7 @@ class Simulation {
   }
 
   void note_start(JobId id) {
+    if (firm_.empty() && told_.empty()) return;
     if (const auto firm = firm_.find(id); firm != firm_.end()) {
       outcome_.promise_late_max = std::max(outcome_.promise_late_max, in_seconds(now_ - firm->second));
       firm_.erase(firm);
