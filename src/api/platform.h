@@ -30,6 +30,9 @@
 namespace falaj::features {
 class Online;
 }
+namespace falaj::jobs {
+class Jobs;
+}
 
 namespace falaj::api {
 
@@ -56,6 +59,7 @@ struct Platform {
   data::Datasets& datasets;
   data::Erasures& erasures;
   features::Online& online;
+  jobs::Jobs& jobs;
   const sys::Clock& clock;
   sys::Random& random;
   Metrics& metrics;
@@ -88,6 +92,8 @@ void add_dataset_routes(Routes& routes, Platform& platform);  // datasets, uploa
 void add_feature_routes(Routes& routes, Platform& platform);  // training sets
 void add_online_routes(Routes& routes, Platform& platform);   // features now
 void add_feast_routes(Routes& routes, Platform& platform);    // the same as Feast's server says it
+void add_job_routes(Routes& routes, Platform& platform);      // submit, list, logs, cancel
+void add_queue_routes(Routes& routes, Platform& platform);    // queues, nodes, usage
 void add_retention_routes(Routes& routes, Platform& platform);
 void add_erasure_routes(Routes& routes, Platform& platform);
 void add_all_routes(Routes& routes, Platform& platform);

@@ -199,6 +199,8 @@ void add_all_routes(Routes& routes, Platform& platform) {
   add_feature_routes(routes, platform);
   add_online_routes(routes, platform);
   add_feast_routes(routes, platform);
+  add_job_routes(routes, platform);
+  add_queue_routes(routes, platform);
   add_retention_routes(routes, platform);
   add_erasure_routes(routes, platform);
   add_mlflow_routes(routes, platform);

@@ -13,6 +13,10 @@
 #include "lifecycle/data/dataset_kind.h"
 #include "lifecycle/features/kinds.h"
 #include "lifecycle/features/online.h"
+#include "lifecycle/jobs/jobs.h"
+#include "lifecycle/jobs/kinds.h"
+#include "lifecycle/jobs/schedules.h"
+#include "lifecycle/jobs/testing.h"
 #include "storage/blob/memory_backend.h"
 
 namespace falaj::api {
@@ -116,10 +120,11 @@ TestApi::TestApi(CallLimits limits)
       answer_key(roots.platform_key(vault::kKeptAnswers)),
       database(sql::open_sqlite(dir / "falaj.db", metrics)) {
   std::vector<sql::Migration> all;
-  for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
-                             vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
-                             track::LoggedModels::migrations(), models::Registry::migrations(),
-                             data::Datasets::migrations(), features::Online::migrations(), migrations()})
+  for (const auto& module :
+       {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
+        vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
+        track::LoggedModels::migrations(), models::Registry::migrations(), data::Datasets::migrations(),
+        features::Online::migrations(), jobs::Jobs::migrations(), jobs::Schedules::migrations(), migrations()})
     all.insert(all.end(), module.begin(), module.end());
   database->migrate(all);
   audit = std::make_unique<audit::AuditLog>(*database, clock, signer);
@@ -134,6 +139,8 @@ TestApi::TestApi(CallLimits limits)
   for (auto& kind :
        features::feature_kinds([this] { return std::make_unique<table::Workspace>(features::kCheckRoom, *files); }))
     kinds.push_back(std::move(kind));
+  const auto bell = std::make_shared<jobs::Bell>();
+  for (auto& kind : jobs::job_kinds(bell)) kinds.push_back(std::move(kind));
   registry = std::make_unique<resource::Registry>(std::move(kinds));
   resources = std::make_unique<resource::Resources>(*database, *registry, clock);
   keys = std::make_unique<vault::KeyStore>(*database, vault::RootKeys::decode(roots.encode()),
@@ -155,6 +162,16 @@ TestApi::TestApi(CallLimits limits)
   models = std::make_unique<models::Registry>(*database, *directory, *vault, *webhooks, signer, clock, metrics);
   promotions = std::make_unique<models::Promotions>(*database, *webhooks, clock);
   deliveries = std::make_unique<models::Deliveries>(*database, *webhooks, outgoing, clock, random, metrics);
+  execute::Node node;
+  node.name = "node";
+  node.cpu_millis = 4000;
+  node.memory_bytes = std::int64_t{16} << 30;
+  executor = std::make_unique<jobs::FakeExecutor>(clock, 1, std::vector{node});
+  jobs::JobsOptions job_options;
+  job_options.launch.directory = dir / "jobs";
+  jobs = std::make_unique<jobs::Jobs>(
+      jobs::Jobs::Parts{*database, *resources, *directory, *vault, *track, clock, random, metrics, bell},
+      jobs::Jobs::Executors{{"local", executor.get()}}, job_options);
   admin = directory->bootstrap(iam::kTokenLifeMaxUs)->text;
   apply(kResources);
   platform.reset(new Platform{*database,
@@ -172,6 +189,7 @@ TestApi::TestApi(CallLimits limits)
                               *datasets,
                               *erasures,
                               *online,
+                              *jobs,
                               clock,
                               random,
                               metrics,
@@ -188,6 +206,7 @@ TestApi::TestApi(CallLimits limits)
 }
 
 TestApi::~TestApi() {
+  jobs->stop();
   online->stop();
   database->stop();
 }

@@ -65,6 +65,8 @@ int run(int argc, char** argv, Session& session, const std::function<void(CLI::A
   add_feature_commands(app, session);
   add_track_commands(app, session);
   add_model_commands(app, session);
+  add_simulate_commands(app, session);
+  add_job_commands(app, session);
   add_lineage_commands(app, session);
   add_retention_commands(app, session);
   add_data_commands(app, session);
@@ -72,7 +74,8 @@ int run(int argc, char** argv, Session& session, const std::function<void(CLI::A
   let_options_fall_through(app);
   // What follows is somebody else's command line: CLI11 would look for our options in it.
   const auto dashes = std::find(argv, argv + argc, std::string_view("--"));
-  if (dashes != argv + argc && std::find(argv, dashes, std::string_view("exec")) != dashes) {
+  const auto runs_another = [](std::string_view word) { return word == "exec" || word == "submit"; };
+  if (dashes != argv + argc && std::any_of(argv, dashes, runs_another)) {
     session.after_dashes.assign(dashes + 1, argv + argc);
     argc = static_cast<int>(dashes - argv);
   }

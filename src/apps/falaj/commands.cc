@@ -19,6 +19,7 @@
 #include "apps/falaj/version.h"
 #include "foundation/base/log.h"
 #include "foundation/base/text.h"
+#include "lifecycle/execute/local/keeper.h"
 
 extern char** environ;
 
@@ -133,7 +134,7 @@ void print_completion(const CLI::App& root, const std::string& shell) {
   const std::function<void(const CLI::App&, const std::string&)> walk = [&](const CLI::App& app,
                                                                             const std::string& path) {
     std::vector<std::string> words;
-    for (const auto* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+    for (const auto* sub : app.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); })) {
       words.push_back(sub->get_name());
       walk(*sub, path.empty() ? sub->get_name() : path + " " + sub->get_name());
     }
@@ -184,6 +185,15 @@ void add_local_commands(CLI::App& app, cli::Session& session) {
   auto* completion = app.add_subcommand("completion", "Completion for a shell: source <(falaj completion bash)");
   completion->add_option("shell", *shell, "bash or zsh")->capture_default_str()->check(CLI::IsMember({"bash", "zsh"}));
   completion->callback([&app, shell] { print_completion(app, *shell); });
+
+  // What the local executor starts where falaj-keeper is not beside us.
+  auto keeper_directory = std::make_shared<std::string>();
+  auto* keeper = app.add_subcommand("keeper", "The parent of this node's tasks; falaj starts it by itself");
+  keeper->group("");
+  keeper->add_option("--dir", *keeper_directory, "What it keeps")->required();
+  keeper->callback([&session, keeper_directory] {
+    session.status = execute::local::run_keeper({.directory = *keeper_directory});
+  });
 
   app.add_subcommand("version", "The program's version")->callback([&session] {
     if (session.output().for_people())

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/falaj/control_plane.h"
 
+#include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -13,7 +15,9 @@
 #include "foundation/config/secret.h"
 #include "governance/resource/kinds/kinds.h"
 #include "lifecycle/data/dataset_kind.h"
+#include "lifecycle/execute/local/local_executor.h"
 #include "lifecycle/features/kinds.h"
+#include "lifecycle/jobs/kinds.h"
 #include "lifecycle/track/uploads.h"
 #include "storage/blob/directory_backend.h"
 #include "storage/blob/s3_backend.h"
@@ -114,10 +118,11 @@ iam::Rate rate(std::int64_t per_second) {
 
 std::vector<sql::Migration> all_migrations() {
   std::vector<sql::Migration> all;
-  for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
-                             vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
-                             track::LoggedModels::migrations(), models::Registry::migrations(),
-                             data::Datasets::migrations(), features::Online::migrations(), api::migrations()})
+  for (const auto& module :
+       {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
+        vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
+        track::LoggedModels::migrations(), models::Registry::migrations(), data::Datasets::migrations(),
+        features::Online::migrations(), jobs::Jobs::migrations(), jobs::Schedules::migrations(), api::migrations()})
     all.insert(all.end(), module.begin(), module.end());
   return all;
 }
@@ -200,6 +205,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
   for (auto& kind :
        features::feature_kinds([this] { return std::make_unique<table::Workspace>(features::kCheckRoom, *files_); }))
     kinds.push_back(std::move(kind));
+  for (auto& kind : jobs::job_kinds(bell_)) kinds.push_back(std::move(kind));
   registry_ = std::make_unique<resource::Registry>(std::move(kinds));
   resources_ = std::make_unique<resource::Resources>(*database_, *registry_, clock_);
   keys_ = std::make_unique<vault::KeyStore>(
@@ -229,6 +235,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
   promotions_ = std::make_unique<models::Promotions>(*database_, *webhooks_, clock_);
   outgoing_ = std::make_unique<net::Client>(outgoing_options(), rules_of(settings_.webhooks), resolver_);
   deliveries_ = std::make_unique<models::Deliveries>(*database_, *webhooks_, *outgoing_, clock_, random_, metrics_);
+  make_jobs();
   bootstrap();
   platform_.reset(new api::Platform{*database_,
                                     *directory_,
@@ -245,6 +252,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
                                     *datasets_,
                                     *erasures_,
                                     *online_,
+                                    *jobs_,
                                     clock_,
                                     random_,
                                     metrics_,
@@ -261,6 +269,38 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
 }
 
 ControlPlane::~ControlPlane() { stop(); }
+
+void ControlPlane::make_jobs() {
+  const auto& settings = settings_.jobs;
+  // Jobs see their directories at the paths they have here, which must then be real ones.
+  const auto data = std::filesystem::canonical(settings_.data).string();
+  local_executor_ = std::make_unique<LazyExecutor>([this, settings, data] {
+    execute::LocalSettings local;
+    local.directory = data + "/keeper";
+    local.node = settings.node;
+    local.zone = settings.zone;
+    local.labels = settings.labels;
+    local.cpu_millis = std::llround(settings.cpus * 1000);
+    local.memory_bytes = settings.memory_bytes;
+    local.disk_bytes = settings.disk_bytes;
+    for (const auto& gpu : settings.gpus) local.gpus.push_back({gpu.id, gpu.type, gpu.memory_bytes});
+    local.log_bytes_max = settings.log_bytes;
+    local.hidden = {data};
+    return std::make_unique<execute::LocalExecutor>(std::move(local), clock_, processes_);
+  });
+  jobs::JobsOptions options;
+  options.launch.directory = data + "/jobs";
+  for (const auto level : {execute::Isolation::none, execute::Isolation::restricted, execute::Isolation::contained,
+                           execute::Isolation::isolated})
+    if (execute::name_of(level) == settings.isolation_min) options.launch.isolation_min = level;
+  options.launch.images = settings.images;
+  options.launch.url = [this] { return platform_ ? platform_->public_url : ""; };
+  options.starters = static_cast<std::size_t>(settings.starters);
+  jobs_ = std::make_unique<jobs::Jobs>(
+      jobs::Jobs::Parts{*database_, *resources_, *directory_, *vault_, *track_, clock_, random_, metrics_, bell_},
+      jobs::Jobs::Executors{{"local", local_executor_.get()}}, std::move(options));
+  schedules_ = std::make_unique<jobs::Schedules>(*database_, *resources_, *directory_, *jobs_, clock_);
+}
 
 void ControlPlane::bootstrap() {
   const auto issued = directory_->bootstrap(kAdminTokenLifeUs, [this](const iam::Issued& token) {
@@ -289,6 +329,7 @@ void ControlPlane::serve() {
   platform_->public_url = url();
   deliveries_->start();
   online_->start();
+  jobs_->start();
   using std::chrono::hours;
   upkeep_ = std::make_unique<Upkeep>(
       std::vector<Upkeep::Task>{
@@ -310,6 +351,8 @@ void ControlPlane::serve() {
            [this] {
              online_->pushes().forget_ids({"system/upkeep", "features.forget_pushes", "/", ""});
            }},
+          {"jobs", hours(1), [this] { jobs_->upkeep(); }},
+          {"schedules", std::chrono::seconds(5), [this] { schedules_->run_due(); }},
           {"sweep_uploads", hours(1), [this] { track::Uploads(*database_, *vault_, clock_).sweep(); }},
           {"retention", sys::Micros(settings_.retention.every_us), [this] { retain(); }},
           {"credentials", hours(1),
@@ -344,6 +387,7 @@ void ControlPlane::stop() {
   if (server_) server_->stop(settings_.http.drain_us);
   server_.reset();
   upkeep_.reset();
+  if (jobs_) jobs_->stop();
   if (deliveries_) deliveries_->stop();
   if (online_) online_->stop();
   if (database_) database_->stop();

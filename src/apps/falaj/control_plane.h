@@ -8,6 +8,7 @@
 #include "api/platform.h"
 #include "api/route.h"
 #include "api/service.h"
+#include "apps/falaj/lazy_executor.h"
 #include "apps/falaj/settings.h"
 #include "apps/falaj/upkeep.h"
 #include "foundation/base/metrics.h"
@@ -18,6 +19,7 @@
 #include "foundation/sys/clock.h"
 #include "foundation/sys/files.h"
 #include "foundation/sys/net.h"
+#include "foundation/sys/process.h"
 #include "foundation/sys/random.h"
 #include "governance/audit/audit_log.h"
 #include "governance/iam/directory.h"
@@ -28,6 +30,8 @@
 #include "lifecycle/data/datasets.h"
 #include "lifecycle/data/erasure.h"
 #include "lifecycle/features/online.h"
+#include "lifecycle/jobs/jobs.h"
+#include "lifecycle/jobs/schedules.h"
 #include "lifecycle/track/track.h"
 #include "storage/sql/database.h"
 
@@ -68,6 +72,7 @@ class ControlPlane {
 
  private:
   void bootstrap();
+  void make_jobs();
   void retain();  // one pass of retention, as often as it says that there is more
 
   const Settings settings_;
@@ -101,6 +106,11 @@ class ControlPlane {
   sys::RealResolver resolver_;
   std::unique_ptr<net::Client> outgoing_;  // to addresses that users chose
   std::unique_ptr<models::Deliveries> deliveries_;
+  sys::RealProcesses processes_;
+  std::shared_ptr<jobs::Bell> bell_ = std::make_shared<jobs::Bell>();
+  std::unique_ptr<LazyExecutor> local_executor_;
+  std::unique_ptr<jobs::Jobs> jobs_;
+  std::unique_ptr<jobs::Schedules> schedules_;
   bool first_start_ = false;
   std::atomic<bool> ready_{false};
   std::unique_ptr<api::Platform> platform_;

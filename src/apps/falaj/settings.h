@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/falaj/job_settings.h"
 #include "foundation/base/shape.h"
 #include "foundation/config/config.h"
 
@@ -86,6 +87,7 @@ struct Settings {
   RetentionSettings retention;
   DatasetSettings datasets;
   OnlineSettings online;
+  JobSettings jobs;
 };
 
 // "HOST:PORT", "[::1]:PORT". Throws invalid.
@@ -254,7 +256,7 @@ struct Shape<app::Settings> {
       field("tls", &T::tls, ""), field("database", &T::database, ""), field("blobs", &T::blobs, ""),
       field("keys", &T::keys, ""), field("http", &T::http, ""), field("rates", &T::rates, ""),
       field("webhooks", &T::webhooks, ""), field("retention", &T::retention, ""), field("datasets", &T::datasets, ""),
-      field("online", &T::online, ""));
+      field("online", &T::online, ""), field("jobs", &T::jobs, ""));
   // What concerns several settings. An unsafe combination refuses to start.
   static void check(const T& settings, Faults& faults);
 };

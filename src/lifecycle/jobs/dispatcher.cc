@@ -72,6 +72,12 @@ std::shared_ptr<const Outlook> Dispatcher::outlook() const {
   return outlook_;
 }
 
+std::optional<schedule::Guess> Dispatcher::start_of(JobId job) const {
+  Lock lock(mu_);
+  const auto found = starts_.find(job);
+  return found == starts_.end() ? std::nullopt : std::optional(found->second);
+}
+
 // ---- what it is told
 
 Dispatcher::Live* Dispatcher::find(JobId id) {
@@ -283,6 +289,7 @@ void Dispatcher::enter(Live& live) {
     for (const auto& other : live.waits_for) dependents_[other].insert(live.record.id);
     state_.add(job_of(live));
     consider(live);
+    foretell(live);
     arm(live);
     return;
   }
@@ -331,6 +338,7 @@ Change& Dispatcher::change_of(Live& live) {
 void Dispatcher::apply(Live& live, const Event& event) {
   auto& record = live.record;
   const auto was = record.life.phase;
+  const auto why = record.life.why;
   const bool was_stopping = !record.life.stop.empty();
   auto made = next(*record.spec, record.life, event, now_.count());
   if (!made.changed && !made.spent && made.effects.empty()) return;
@@ -338,7 +346,8 @@ void Dispatcher::apply(Live& live, const Event& event) {
   for (const auto effect : made.effects) plan_deed(live, effect);
   if (!made.changed && !made.spent) return;
   auto& change = change_of(live);
-  change.transitions.push_back({0, now_.count(), record.life.epoch, record.life.phase, record.life.why});
+  if (record.life.phase != was || record.life.why != why)
+    change.transitions.push_back({0, now_.count(), record.life.epoch, record.life.phase, record.life.why});
   if (made.spent) {
     const auto seconds = static_cast<double>(made.spent->ended_us - made.spent->started_us) / 1e6;
     std::int64_t tasks = 0;
@@ -358,7 +367,7 @@ void Dispatcher::follow(Live& live, Phase was, bool was_stopping) {
   const auto& life = live.record.life;
   const auto id = live.record.id;
   plan_due_ = true;
-  if (was == Phase::starting && life.phase == Phase::running) {
+  if (was == Phase::starting && life.phase != Phase::starting && life.started_us > 0) {
     probe_.started.Increment();
     probe_.start_seconds.Observe(static_cast<double>(now_.count() - life.placed_us) / 1e6);
     if (life.epoch == 1)
@@ -442,6 +451,28 @@ void Dispatcher::consider(Live& live) {
     plan_due_ = true;
   }
   if (held.empty() && life.not_before_us <= now_.count()) apply(live, Released{});
+}
+
+// How long it will wait, said when it comes and held against what happens. Of many that come together, or wait, only
+// some are looked at: each costs a look at all the others.
+void Dispatcher::foretell(Live& live) {
+  constexpr std::size_t kForetoldMax = 2000;
+  if (live.record.array_index > 0 || state_.pending_count() > kForetoldMax || !live.held.empty()) return;
+  const auto* job = state_.pending(live.record.id);
+  if (!job) return;
+  live.crowd = schedule::crowd(state_, *job, now_);
+  live.told = forecast_.guess(*live.crowd);
+  if (!forecast_.knows_enough()) return;
+  Lock lock(mu_);
+  starts_[live.record.id] = {now_ + live.told.p50, now_ + live.told.p90, 0};
+}
+
+void Dispatcher::foretold(Live& live) {
+  if (live.crowd && live.record.life.epoch == 1)
+    forecast_.learn(*live.crowd, now_ - micros(live.record.submitted_us), live.told);
+  live.crowd.reset();
+  Lock lock(mu_);
+  starts_.erase(live.record.id);
 }
 
 void Dispatcher::arm(Live& live) {
@@ -540,6 +571,7 @@ void Dispatcher::begin(const schedule::Start& start) {
   apply(*live, Released{});
   apply(*live, Placed{executor, places_of(start.placement), start.trial});
   placed_.insert(start.job);
+  foretold(*live);
 }
 
 void Dispatcher::plan() {
@@ -561,6 +593,7 @@ void Dispatcher::plan() {
       apply(*live, Displaced{"job " + preempt.in_favour_of.str()});
     }
   waits_ = std::make_shared<const std::vector<schedule::Wait>>(std::move(made.waits));
+  state_.note_promises(made);
   promised_ = std::move(made.promised);
   plan_due_ = false;  // its own starts are what it planned for
 }
@@ -653,6 +686,10 @@ void Dispatcher::publish() {
 void Dispatcher::let_go(Live live) {
   const auto id = live.record.id;
   timers_.erase({live.timer, id});
+  {
+    Lock lock(mu_);
+    starts_.erase(id);
+  }
   std::vector<std::string> freed{id.str()};
   if (const auto& array = live.record.array; !array.empty() && --members_[array] == 0) {
     members_.erase(array);
@@ -719,6 +756,7 @@ void Dispatcher::load() {
   {  // what was submitted so far is read below; told again it would begin again
     Lock lock(mu_);
     std::erase_if(news_, [](const News& news) { return std::holds_alternative<Submitted>(news); });
+    starts_.clear();
   }
   live_.clear();
   dependents_.clear();

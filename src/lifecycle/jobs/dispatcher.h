@@ -19,6 +19,7 @@
 #include "lifecycle/jobs/probe.h"
 #include "lifecycle/jobs/rules.h"
 #include "lifecycle/jobs/store.h"
+#include "lifecycle/schedule/forecast.h"
 #include "lifecycle/schedule/plan.h"
 #include "lifecycle/schedule/state.h"
 
@@ -123,6 +124,8 @@ class Dispatcher {
   void wait(Micros until) EXCLUDES(mu_);
   void wake() EXCLUDES(mu_);
   std::shared_ptr<const Outlook> outlook() const EXCLUDES(mu_);
+  // When a job that waits will probably start, as wall times; nothing as long as too little is known to tell.
+  std::optional<schedule::Guess> start_of(JobId job) const EXCLUDES(mu_);
 
   // Reads everything again: at the start, and after a step that threw. Requires: executors report all they know again.
   void load();
@@ -146,6 +149,8 @@ class Dispatcher {
     bool ambiguous = false;  // the executor may have it without having said so
     int missing = 0;         // reports in a row that did not have it
     std::optional<std::size_t> change;
+    std::optional<schedule::Crowd> crowd;  // that it met when it came
+    schedule::Guess told;                  // how long it would wait
   };
 
   // What is done once the step is durable; of an attempt as it was named when this was decided.
@@ -173,6 +178,8 @@ class Dispatcher {
   std::optional<std::string> doom_of(Live& live);  // why it can never begin
   void consider(Live& live);                       // whether anything still holds it
   void arm(Live& live);
+  void foretell(Live& live);
+  void foretold(Live& live);  // it starts
   void look_at_timers();
   void plan();
   void begin(const schedule::Start& start);
@@ -220,6 +227,7 @@ class Dispatcher {
   Micros look_again_ = schedule::kNever;
   std::shared_ptr<const std::vector<schedule::Wait>> waits_;
   std::vector<schedule::Promised> promised_;
+  schedule::StartForecast forecast_;
   Micros published_{0};
 
   mutable Mutex mu_;  // guards everything below
@@ -227,6 +235,7 @@ class Dispatcher {
   std::vector<News> news_ GUARDED_BY(mu_);
   bool woken_ GUARDED_BY(mu_) = false;
   std::shared_ptr<const Outlook> outlook_ GUARDED_BY(mu_);
+  std::unordered_map<JobId, schedule::Guess> starts_ GUARDED_BY(mu_);
 };
 
 }  // namespace falaj::jobs

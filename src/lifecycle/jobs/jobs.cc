@@ -12,6 +12,7 @@ namespace falaj::jobs {
 namespace {
 
 constexpr sys::Micros kRestAfterFailure = std::chrono::seconds(1), kLogLook = std::chrono::milliseconds(50);
+constexpr int kKeepTries = 6;
 constexpr sys::Micros kLeftoversKept = std::chrono::hours(24 * 7);
 
 std::vector<std::string> names_of(const Jobs::Executors& executors) {
@@ -90,12 +91,22 @@ class Jobs::LiveHands final : public Hands {
   void keep(const Record& record) override {
     keepers_.give([this, record] {
       KeptAll news{record.id, record.life.epoch, ""};
-      try {
-        jobs_.launches_.keep(record);
-      } catch (const std::exception& e) {
-        news.problem = e.what();
+      for (int tries = 1; !jobs_.stopping(); ++tries) {  // stopped meanwhile, it is kept after the next start
+        try {
+          news.problem.clear();
+          jobs_.launches_.keep(record);
+        } catch (const Error& e) {
+          news.problem = e.what();
+          if (e.retryable() && tries < kKeepTries) {
+            jobs_.rest(kRestAfterFailure * tries);
+            continue;
+          }
+        } catch (const std::exception& e) {
+          news.problem = e.what();
+        }
+        jobs_.dispatcher_->tell(std::move(news));
+        return;
       }
-      jobs_.dispatcher_->tell(std::move(news));
     });
   }
   void tidy(const Record& record) override {
@@ -348,6 +359,10 @@ Explanation Jobs::explain(const Record& record) {
     out.text = std::string(name_of(record.life.phase)) + (record.life.why.empty() ? "" : ": " + record.life.why);
     return out;
   }
+  if (const auto start = dispatcher_->start_of(record.id)) {
+    out.start_p50_us = start->p50.count();
+    out.start_p90_us = start->p90.count();
+  }
   for (const auto& promised : outlook->promised)
     if (promised.job == record.id) out.promised_us = promised.start.count();
   for (const auto& wait : *outlook->waits) {
@@ -368,15 +383,23 @@ Explanation Jobs::explain(const Record& record) {
 std::vector<QueueView> Jobs::queues(const std::string& tenant) {
   std::vector<QueueView> out;
   const auto rules = this->rules();
-  for (const auto& [queue, held, pending, running] : dispatcher_->outlook()->queues) {
+  const auto outlook = dispatcher_->outlook();
+  for (const auto& queue : rules->queues) {
     const auto slash = queue.name.find('/');
     if (!tenant.empty()) {
       if (slash != std::string::npos && queue.name.substr(0, slash) != tenant) continue;
       if (slash == std::string::npos && rules->queue_of(tenant, queue.name) == std::nullopt) continue;
     }
-    out.push_back({queue.name, queue.parent, queue.weight, pending, running,
-                   static_cast<double>(held.cpu_millis) / 1000, static_cast<double>(held.gpu_millis) / 1000,
-                   static_cast<double>(held.memory_bytes) / static_cast<double>(1 << 30)});
+    QueueView view{queue.name, queue.parent, queue.weight, 0, 0, 0, 0, 0};
+    for (const auto& [seen, held, pending, running] : outlook->queues) {
+      if (seen.name != queue.name) continue;
+      view.pending = pending;
+      view.running = running;
+      view.cpus = static_cast<double>(held.cpu_millis) / 1000;
+      view.gpus = static_cast<double>(held.gpu_millis) / 1000;
+      view.memory_gib = static_cast<double>(held.memory_bytes) / static_cast<double>(1 << 30);
+    }
+    out.push_back(std::move(view));
   }
   return out;
 }

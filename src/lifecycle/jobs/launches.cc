@@ -92,6 +92,7 @@ Launches::Prepared Launches::prepare(const Record& record) {
   with_directory("making the directories of a job", [&] {
     for (const auto* name : {"checkpoint", "outputs"}) fs::create_directories(fs::path(at) / name);
     fs::create_directories(launch.work_directory);
+    if (record.life.epoch > 1) fs::remove_all(fmt::format("{}/work.{}", at, record.life.epoch - 1));
   });
   launch.mounts.push_back({at + "/outputs", true});
   for (const auto& input : spec.inputs) stage(record, input);

@@ -71,6 +71,7 @@ void FakeExecutor::start(const execute::Launch& launch) {
     launches_[std::string(job_of_attempt(launch.attempt))] = launch.attempt;
     attempts_.emplace(launch.attempt, std::move(attempt));
     version_ += 1;
+    changed_.notify_all();
   }
   if (happens(faults_.answer_lost)) throw Error(Code::unavailable, "the executor's answer was lost");
 }
@@ -167,8 +168,11 @@ std::vector<execute::Report> FakeExecutor::reports() {
   return out;
 }
 
-std::vector<execute::Report> FakeExecutor::poll(std::uint64_t& seen, Micros) {
+std::vector<execute::Report> FakeExecutor::poll(std::uint64_t& seen, Micros at_most) {
+  constexpr Micros kLongest = std::chrono::milliseconds(10);  // the clock moves without telling
   Lock lock(mu_);
+  settle();
+  if (at_most > Micros(0) && seen == version_) lock.wait_for(changed_, std::min(at_most, kLongest));
   settle();
   if (happens(faults_.poll_fails)) throw Error(Code::unavailable, "the executor does not answer");
   if (happens(faults_.poll_stale)) return last_;

@@ -3,6 +3,7 @@
 
 // Executors and a store in memory, with time and faults in the hands of the test.
 
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,7 +35,7 @@ struct FakeFaults {
 
 // Runs nothing: an attempt ends when its time, which follows from the seed and its name, has passed. What was started
 // survives whoever started it. It checks what it is told: no node may be given more than it has, no job may have two
-// attempts at once, all tasks of an attempt must be placed. Thread-safe; never waits.
+// attempts at once, all tasks of an attempt must be placed. Thread-safe.
 class FakeExecutor final : public execute::Executor {
  public:
   FakeExecutor(const sys::Clock& clock, std::uint64_t seed, std::vector<execute::Node> nodes, FakeFaults faults = {});
@@ -77,6 +78,7 @@ class FakeExecutor final : public execute::Executor {
   const std::uint64_t seed_;
 
   mutable Mutex mu_;  // guards everything below
+  std::condition_variable changed_;
   sys::SimRandom random_;
   FakeFaults faults_ GUARDED_BY(mu_);
   std::vector<execute::Node> nodes_ GUARDED_BY(mu_);

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <set>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "api/testing.h"
+#include "lifecycle/jobs/jobs.h"
+#include "lifecycle/jobs/testing.h"
+
+namespace falaj::api {
+namespace {
+
+class JobRoutes : public testing::Test {
+ protected:
+  std::string submit(const std::string& spec = R"({"command":["true"]})") {
+    const auto answer = api.post("/v1/jobs?" + kProject, fmt::format(R"({{"jobs":[{{"name":"x","spec":{}}}]}})", spec));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return std::string(answer.json().at("jobs").at(0).at("id").as_string());
+  }
+  json::value job(const std::string& id) { return api.get(fmt::format("/v1/jobs/{}?{}", id, kProject)).json(); }
+  // Looks until the job is there, moving the clock on; the threads of jobs do the rest.
+  std::string phase_after(const std::string& id, std::string_view wanted) {
+    std::string phase;
+    for (int i = 0; i < 2000; ++i) {
+      phase = job(id).at("phase").as_string();
+      if (phase == wanted) break;
+      // Waits for the dispatcher by asking for a log that does not come.
+      api.get(fmt::format("/v1/jobs/{}/logs?{}&offset=1000&wait=0", id, kProject));
+      api.clock.advance(std::chrono::milliseconds(100));
+      std::this_thread::yield();
+    }
+    return phase;
+  }
+  TestApi api;
+};
+
+TEST_F(JobRoutes, AJobIsSubmittedAndRunsToItsEnd) {
+  api.jobs->start();
+  const auto id = submit();
+  EXPECT_EQ(phase_after(id, "succeeded"), "succeeded") << json::serialize(job(id));
+  const auto done = job(id);
+  EXPECT_EQ(done.at("owner").as_string(), "user/admin");
+  EXPECT_EQ(done.at("exit_code").as_int64(), 0);
+  EXPECT_EQ(done.at("attempts").as_int64(), 1);
+  // Its run says how it ended.
+  const auto run = api.get(fmt::format("/v1/runs/{}?{}", std::string(done.at("run_id").as_string()), kProject)).json();
+  EXPECT_EQ(run.at("status").as_string(), "FINISHED");
+  const auto events = api.get(fmt::format("/v1/jobs/{}/events?{}", id, kProject)).json();
+  std::vector<std::string> phases;
+  for (const auto& event : events.at("items").as_array()) phases.emplace_back(event.at("phase").as_string());
+  EXPECT_EQ(phases, (std::vector<std::string>{"pending", "admitted", "starting", "running", "finishing", "succeeded"}));
+  EXPECT_EQ(api.audited("job.create"), 1u);
+  EXPECT_GE(api.audited("job.transition"), 3u);
+  const auto usage = api.get("/v1/usage?by=owner&" + kProject).json();
+  EXPECT_EQ(usage.at("items").at(0).at("key").as_string(), "user/admin");
+}
+
+TEST_F(JobRoutes, EveryFaultOfEveryJobIsListed) {
+  const auto answer = api.post("/v1/jobs?" + kProject, R"({"jobs":[
+      {"name":"a","spec":{"command":["x"],"queue":"none","cpus":0}},
+      {"name":"b","spec":{"command":["x"],"gpuType":"a100","priorityClass":"none"}}]})");
+  EXPECT_EQ(answer.status, 400);
+  std::vector<std::string> fields;
+  for (const auto& detail : answer.json().at("error").at("details").as_array())
+    fields.emplace_back(detail.at("field").as_string());
+  EXPECT_EQ(fields, (std::vector<std::string>{"jobs[0].spec.cpus", "jobs[0].spec.queue", "jobs[1].spec.gpuType",
+                                              "jobs[1].spec.priorityClass"}));
+  EXPECT_TRUE(api.get("/v1/jobs?" + kProject).json().at("items").as_array().empty());
+}
+
+TEST_F(JobRoutes, FilesOfJobsAreReadWithTheirPlaces) {
+  const auto post = [&](const std::string& yaml) {
+    return api.post("/v1/jobs?" + kProject,
+                    json::serialize(json::value{{"sources", {{{"file", "job.yaml"}, {"text", yaml}}}}}));
+  };
+  const auto good =
+      post("apiVersion: falaj/v1\nkind: Job\nmetadata: {name: train}\nspec: {command: ['true'], array: {count: 3}}\n");
+  ASSERT_EQ(good.status, 200) << good.body;
+  EXPECT_EQ(good.json().at("jobs").at(0).at("count").as_int64(), 3);
+  EXPECT_EQ(api.get("/v1/jobs?" + kProject).json().at("items").as_array().size(), 3u);
+  const auto bad = post("apiVersion: falaj/v1\nkind: Job\nmetadata: {name: train}\nspec:\n  comand: ['true']\n");
+  EXPECT_EQ(bad.status, 400);
+  EXPECT_NE(bad.body.find("job.yaml:5: spec.comand"), std::string::npos) << bad.body;
+  EXPECT_EQ(post("kind: Zone\n").status, 400);
+}
+
+TEST_F(JobRoutes, ArraysAndDependenciesWait) {
+  api.jobs->start();
+  const auto first = submit();
+  const auto second = submit(fmt::format(R"({{"command":["true"],"after":{{"ok":["{}"]}}}})", first));
+  EXPECT_EQ(phase_after(second, "succeeded"), "succeeded");
+  EXPECT_EQ(job(first).at("phase").as_string(), "succeeded");
+  EXPECT_LE(std::string(job(first).at("ended").as_string()), std::string(job(second).at("started").as_string()));
+  const auto nobody =
+      api.post("/v1/jobs?" + kProject,
+               R"({"jobs":[{"name":"x","spec":{"command":["x"],"after":{"ok":["01h00000000000000000000000"]}}}]})");
+  EXPECT_EQ(nobody.status, 400) << nobody.body;
+}
+
+TEST_F(JobRoutes, AJobThatFitsNowhereSaysSoAndIsCancelled) {
+  api.jobs->start();
+  const auto id = submit(R"({"command":["true"],"cpus":64})");
+  std::string reason;
+  for (int i = 0; i < 2000 && reason != "no_node"; ++i) {
+    const auto why = api.get(fmt::format("/v1/jobs/{}/explain?{}", id, kProject)).json();
+    reason = why.at("reason").as_string();
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(reason, "no_node");
+  EXPECT_EQ(api.post(fmt::format("/v1/jobs/{}/cancel?{}", id, kProject), "{}").status, 200);
+  EXPECT_EQ(phase_after(id, "cancelled"), "cancelled");
+  EXPECT_EQ(api.audited("job.cancel"), 1u);
+}
+
+TEST_F(JobRoutes, OneStopsOnesOwnJobsAndOthersOnlyWithTheRight) {
+  api.apply(
+      "{apiVersion: falaj/v1, kind: RoleBinding, metadata: {tenant: acme, project: flights, name: ada}, spec: {role: "
+      "developer, subjects: [user/ada]}}");
+  const auto hers = api.call(
+      Question{Method::post, "/v1/jobs?" + kProject, R"({"jobs":[{"name":"x","spec":{"command":["true"]}}]})"}.by(
+          api.ada));
+  ASSERT_EQ(hers.status, 200) << hers.body;
+  const auto cancel = [&](const std::string& id) {
+    return api.call(Question{Method::post, fmt::format("/v1/jobs/{}/cancel?{}", id, kProject), "{}"}.by(api.ada))
+        .status;
+  };
+  EXPECT_EQ(cancel(std::string(hers.json().at("jobs").at(0).at("id").as_string())), 200);
+  EXPECT_EQ(cancel(submit()), 403);
+  EXPECT_EQ(cancel("nonsense"), 404);
+}
+
+TEST_F(JobRoutes, ARepeatedSubmissionIsOne) {
+  const auto question =
+      Question{Method::post, "/v1/jobs?" + kProject, R"({"jobs":[{"name":"x","spec":{"command":["true"]}}]})"}
+          .by(api.admin)
+          .with("Idempotency-Key", "k1");
+  const auto first = api.call(question), second = api.call(question);
+  EXPECT_EQ(first.status, 200);
+  EXPECT_EQ(first.body, second.body);
+  EXPECT_EQ(api.get("/v1/jobs?" + kProject).json().at("items").as_array().size(), 1u);
+}
+
+TEST_F(JobRoutes, LogsArePagedByOffset) {
+  api.jobs->start();
+  const auto id = submit();
+  ASSERT_EQ(phase_after(id, "succeeded"), "succeeded");
+  const auto all = api.get(fmt::format("/v1/jobs/{}/logs?{}", id, kProject)).json();
+  const std::string text(all.at("text").as_string());
+  (void)text;
+  EXPECT_TRUE(all.at("ended").as_bool());
+  EXPECT_EQ(api.get(fmt::format("/v1/jobs/{}/logs?{}&attempt=7", id, kProject)).status, 404);
+}
+
+TEST_F(JobRoutes, QueuesAreThoseTheProjectMayUse) {
+  api.apply(
+      "{apiVersion: falaj/v1, kind: Queue, metadata: {name: theirs}, spec: {tenants: [other]}}\n---\n"
+      "{apiVersion: falaj/v1, kind: Queue, metadata: {name: ours}, spec: {tenants: [acme], limit: {cpus: 2}}}\n---\n"
+      "{apiVersion: falaj/v1, kind: Queue, metadata: {tenant: acme, name: team}, spec: {parent: ours}}");
+  std::set<std::string> names;
+  for (const auto& queue : api.get("/v1/queues?" + kProject).json().at("items").as_array())
+    names.emplace(queue.at("name").as_string());
+  EXPECT_EQ(names, (std::set<std::string>{"default", "ours", "acme/team"}));
+  submit(R"({"command":["true"],"queue":"team"})");
+  EXPECT_EQ(
+      api.post("/v1/jobs?" + kProject, R"({"jobs":[{"name":"x","spec":{"command":["x"],"queue":"theirs"}}]})").status,
+      400);
+}
+
+}  // namespace
+}  // namespace falaj::api
