@@ -73,7 +73,7 @@ def measure_offline(falaj, data):
     falaj.in_project("features", "train-set", "--service", "fifty", "--spine", "spine", "--into", "trained", "-q")
     ours = time.perf_counter() - before
     total = falaj.in_project("dataset", "sql", "SELECT count(*), sum(f0) + sum(f49) FROM trained", "-o", "json")
-    rows, together = list(json.loads(total)[0].values())
+    rows, together = json.loads(total)["rows"][0]
     print(f"Feast: training set of {theirs['rows']} rows in {theirs['seconds']:.2f} s, {theirs['peak_mb']:.0f} MB")
     print(f"falaj: training set of {rows} rows in {ours:.2f} s", flush=True)
     if rows != theirs["rows"] or abs(together - theirs["sum"]) > 1e-6 * abs(theirs["sum"]):
