@@ -127,6 +127,7 @@ Hierarchies find_hierarchies(std::string_view mountinfo, std::string_view own_gr
     const std::string at(before[4]);
     if (after[0] == "cgroup2") {
       found.v2 = beneath(at, before[3], own_path(own_groups, ""));
+      found.v2_mount = at;
     } else if (after[0] == "cgroup") {
       for (const auto option : split(after[2], ','))
         if (std::find(std::begin(kControllers), std::end(kControllers), option) != std::end(kControllers))
@@ -190,7 +191,7 @@ Cgroups::Cgroups(const std::string& name) {
     return std::find(names.begin(), names.end(), controller) != names.end();
   });
   if (v2_has_all) {
-    take_v2(found.v2, name);
+    take_v2(found, name);
   } else {
     for (const auto controller : kNeeded)
       if (!found.v1.count(controller)) lack(fmt::format("no controller for {}", controller));
@@ -213,20 +214,31 @@ void Cgroups::take_v1(const Hierarchies& found, const std::string& name) {
   }
 }
 
-// Version 2 gives controllers only to groups below one that holds no process itself: we move aside first.
-void Cgroups::take_v2(const std::string& own, const std::string& name) {
+// Version 2 gives controllers only to groups below one that holds no process itself. In a group that was given to us,
+// everybody in it moves aside; root in a group of others' (a login session) goes to the top of the hierarchy instead,
+// where the rule does not hold.
+void Cgroups::take_v2(const Hierarchies& found, const std::string& name) {
   v2_ = true;
-  clear_predecessors(own, name);
-  const std::string aside = fmt::format("{}/keeper-{}", own, ::getpid());
-  const std::string top = fmt::format("{}/{}.{}", own, name, ::getpid());
-  make_group(aside);
-  set_value(aside, "cgroup.procs", "0");
-  for (const auto& directory : {own, top}) {
-    if (directory == top) make_group(top);
-    set_value(directory, "cgroup.subtree_control", "+memory +pids +cpu");
-    write_small(directory + "/cgroup.subtree_control", "+cpuset");  // pins, where it is given
+  constexpr const char* kGive = "+memory +pids +cpu";
+  std::string own = found.v2;
+  int error = write_small(own + "/cgroup.subtree_control", kGive);
+  if (error == EBUSY && ::geteuid() == 0 && own != found.v2_mount) {
+    own = found.v2_mount;
+    error = write_small(own + "/cgroup.subtree_control", kGive);
   }
-  const std::string controllers = read_small(top + "/cgroup.controllers");
+  if (error == EBUSY) {
+    const std::string aside = fmt::format("{}/server", own);
+    make_group(aside);
+    for (const pid_t pid : members_of(own)) write_small(aside + "/cgroup.procs", std::to_string(pid));
+    error = write_small(own + "/cgroup.subtree_control", kGive);
+  }
+  if (error != 0) lack(fmt::format("giving controllers: {}", std::generic_category().message(error)));
+  clear_predecessors(own, name);
+  const std::string top = fmt::format("{}/{}.{}", own, name, ::getpid());
+  make_group(top);
+  set_value(top, "cgroup.subtree_control", kGive);
+  for (const auto& directory : {own, top}) write_small(directory + "/cgroup.subtree_control", "+cpuset");  // pins
+  const std::string controllers = read_small(top + "/cgroup.subtree_control");
   for (const auto controller : split(trim(controllers), ' ')) tops_[std::string(controller)] = top;
 }
 

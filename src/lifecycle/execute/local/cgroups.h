@@ -22,6 +22,7 @@ namespace falaj::execute::local {
 struct Hierarchies {
   std::map<std::string, std::string, std::less<>> v1;  // by controller
   std::string v2;                                      // "" when it is not mounted
+  std::string v2_mount;                                // where all of it is
 };
 // From the text of /proc/self/mountinfo and /proc/self/cgroup. Pure.
 Hierarchies find_hierarchies(std::string_view mountinfo, std::string_view own_groups);
@@ -73,7 +74,7 @@ class Cgroups {
   friend class Group;
   void remove(const std::string& directory);
   void take_v1(const Hierarchies& found, const std::string& name);
-  void take_v2(const std::string& own, const std::string& name);
+  void take_v2(const Hierarchies& found, const std::string& name);
   void bound_all();
 
   bool v2_ = false;

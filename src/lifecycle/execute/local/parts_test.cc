@@ -327,6 +327,7 @@ TEST(Hierarchies, AreFoundAsTheyAreMounted) {
                                    "0::/system.slice/falaj.service\n");
   EXPECT_TRUE(v2.v1.empty());
   EXPECT_EQ(v2.v2, "/sys/fs/cgroup/system.slice/falaj.service");
+  EXPECT_EQ(v2.v2_mount, "/sys/fs/cgroup");
   const auto container = find_hierarchies("31 30 0:27 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
                                           "4:memory:/docker/abc/inner\n");
   EXPECT_EQ(container.v1.at("memory"), "/sys/fs/cgroup/memory/inner");

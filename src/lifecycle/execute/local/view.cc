@@ -174,9 +174,10 @@ Tree View::open(const std::string& path, bool writable, const Identity& identity
   const std::uint64_t flags =
       (writable ? 0 : MOUNT_ATTR_RDONLY) | MOUNT_ATTR_NOSUID | (S_ISCHR(info.st_mode) ? 0 : MOUNT_ATTR_NODEV);
   const int map = identity.map ? identity.map.get() : -1;
-  // A file system that cannot map owners shows them as they are.
-  if (set_flags(tree.mount.get(), flags, map) != 0 && (map < 0 || set_flags(tree.mount.get(), flags) != 0))
-    fail_view(path);
+  if (set_flags(tree.mount.get(), flags, map) == 0) return tree;
+  // A file system that cannot map owners shows them as they are: what tasks write to becomes theirs.
+  if (map < 0 || set_flags(tree.mount.get(), flags) != 0) fail_view(path);
+  if (writable && ::fchownat(place.get(), "", identity.outside, identity.outside, AT_EMPTY_PATH) != 0) fail_view(path);
   return tree;
 }
 
