@@ -36,10 +36,10 @@ std::int64_t doubled(std::int64_t first, std::int64_t times, std::int64_t most) 
 std::string in_words(const End& end) {
   const auto of_rank = end.rank > 0 ? fmt::format(" (task {})", end.rank) : "";
   const auto more = end.message.empty() ? "" : ": " + end.message;
-  if (end.reason == "finished") return fmt::format("ended with {}{}{}", end.exit_code, of_rank, more);
-  if (end.reason == "signalled") return fmt::format("killed by signal {}{}{}", end.signal, of_rank, more);
-  if (end.reason == "out_of_memory") return fmt::format("took more memory than it may{}{}", of_rank, more);
-  if (end.reason == "time_limit") return "ran for as long as it may" + more;
+  if (end.reason == "finished") return fmt::format("ended with {}{}", end.exit_code, of_rank);
+  if (end.reason == "signalled") return fmt::format("killed by signal {}{}", end.signal, of_rank);
+  if (end.reason == "out_of_memory") return fmt::format("took more memory than it may{}", of_rank);
+  if (end.reason == "time_limit") return "ran for as long as it may";
   if (end.reason == "node_lost") return "its node was lost" + more;
   if (end.reason == "not_started") return "could not be started" + more;
   if (end.reason == "checkpointed") return "ended with 75: to be started again";
