@@ -21,6 +21,7 @@ constexpr int kMissingMax = 3;             // lists in a row without a job: Slur
 constexpr auto kRecordWait = seconds(10);  // a shared file system may show a node's files late
 constexpr auto kOrphanWait = seconds(60);
 constexpr auto kRetry = seconds(1);
+constexpr auto kPauseMax = seconds(30);
 constexpr auto kCancelAfter = seconds(5);  // the batch script was told to kill its tasks and still runs
 
 bool waits(std::string_view state) {
@@ -49,8 +50,11 @@ void SlurmExecutor::follow() {
     push_stops();
     const auto began = clock_.now();
     if (began < next) continue;
+    auto pause = Micros{settings_.poll_us};
     try {
       refresh();
+      // A list that takes long is a burden on a large site's controller: not asked for all the time.
+      pause = std::max(pause, std::min<Micros>(4 * (clock_.now() - began), kPauseMax));
       Lock lock(mu_);
       fault_.clear();
       if (!fresh_) changed_.notify_all();
@@ -61,9 +65,7 @@ void SlurmExecutor::follow() {
       fault_ = error.what();
     }
     enforce_limits();
-    // A list that takes long is a burden on a large site's controller: not asked for all the time.
-    const auto now = clock_.now();
-    next = now + std::max(Micros{settings_.poll_us}, 4 * (now - began));
+    next = clock_.now() + pause;
   }
 }
 

@@ -14,6 +14,7 @@ namespace falaj::execute::slurm {
 namespace {
 
 constexpr std::string_view kBase = "/slurm/v0.0.38";
+constexpr auto kAgainAfter = std::chrono::seconds(30);
 
 // Where the token comes from. Kept until slurmrestd refuses it.
 class Token {
@@ -21,10 +22,14 @@ class Token {
   Token(const Settings& settings, sys::Processes& processes)
       : file_(settings.token_file), command_(settings.token_command), processes_(processes) {}
 
-  // `refused`: the token that was, so that callers who were refused at once make one new token, not one each.
+  // `refused`: the token that was, so that callers who were refused at once make one new token, not one each. The same
+  // comes back when one was made lately: then the token was not to blame, but a controller that is away.
   std::string get(const std::string& refused) {
     Lock lock(mu_);
-    if (token_.empty() || token_ == refused) token_ = obtain();
+    const auto now = clock_.now();
+    const bool again = !token_.empty() && token_ == refused && now >= again_at_;
+    if (again) again_at_ = now + kAgainAfter;
+    if (again || token_.empty()) token_ = obtain();
     return token_;
   }
 
@@ -48,9 +53,11 @@ class Token {
   const std::string file_;
   const std::vector<std::string> command_;
   sys::Processes& processes_;
+  const sys::RealClock clock_;
 
   Mutex mu_;
   std::string token_ GUARDED_BY(mu_);
+  sys::Micros again_at_ GUARDED_BY(mu_){sys::Micros::min()};
 };
 
 struct Answer {
@@ -109,15 +116,15 @@ class RestGateway final : public Gateway {
   }
 
   Answer ask(net::Method method, const std::string& path, const std::string& body = "") {
-    std::string token = token_.get("");
+    const auto token = token_.get("");
     Answer answer = ask_with(token, method, path, body);
     // A token it does not take is answered with 500 and "unspecified", as is a controller that is away.
     const bool refused = answer.status == 401 || (answer.refusal && answer.refusal->number == kUnspecified);
     if (!refused) return answer;
-    token = token_.get(token);
+    const auto other = token_.get(token);
     // What was submitted may have been taken all the same: whoever asks again looks for it first.
-    if (method == net::Method::post && answer.status != 401) return answer;
-    return ask_with(token, method, path, body);
+    if (other == token || (method == net::Method::post && answer.status != 401)) return answer;
+    return ask_with(other, method, path, body);
   }
 
   Answer ask_with(const std::string& token, net::Method method, const std::string& path, const std::string& body) {

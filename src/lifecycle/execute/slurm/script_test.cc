@@ -102,6 +102,27 @@ TEST(SlurmLaunch, EveryFaultIsNamed) {
   EXPECT_TRUE(faults_of(launch, settings).empty());
 }
 
+TEST(SlurmSettings, EveryFaultIsNamed) {
+  const auto faults_in = [](const char* text) {
+    Settings settings;
+    Faults faults;
+    decode_into(settings, parse_json(text), faults);
+    if (faults.empty()) Shape<Settings>::check(settings, faults);
+    std::set<std::string> where;
+    for (const auto& fault : faults) where.insert(fault.where);
+    return where;
+  };
+  using Where = std::set<std::string>;
+  EXPECT_EQ(faults_in("{}"), Where{}) << "no directory: Slurm is not used";
+  EXPECT_EQ(faults_in(R"({"directory": "/shared", "submit": "sbatch"})"), Where{});
+  EXPECT_EQ(faults_in(R"({"directory": "/shared", "user": "ml", "token_file": "/t", "poll": "2s"})"), Where{});
+  EXPECT_EQ(faults_in(R"({"submit": "mail", "isolation": "isolated"})"), (Where{"submit", "isolation"}));
+  EXPECT_EQ(faults_in(R"({"directory": "/shared%j", "submit": "sbatch"})"), Where{"directory"});
+  EXPECT_EQ(faults_in(R"({"directory": "/shared"})"), (Where{"user", "token_file"}));
+  EXPECT_EQ(faults_in(R"({"directory": "/shared", "user": "ml", "token_file": "/t", "token_command": ["x"]})"),
+            Where{"token_file"});
+}
+
 // The task script is run by a real shell, as srun would.
 class TaskScript : public testing::Test {
  protected:

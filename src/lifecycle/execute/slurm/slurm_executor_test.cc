@@ -217,10 +217,8 @@ TEST_P(InGroups, KillsWhatDoesNotStop) {
   EXPECT_EQ(ending.signal, 9);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rest, InGroups, testing::Values("rest"));
-INSTANTIATE_TEST_SUITE_P(Sbatch, InGroups, testing::Values("sbatch"));
-INSTANTIATE_TEST_SUITE_P(Rest, OnCluster, testing::Values("rest"));
-INSTANTIATE_TEST_SUITE_P(Sbatch, OnCluster, testing::Values("sbatch"));
+INSTANTIATE_TEST_SUITE_P(, InGroups, testing::Values("rest"));
+INSTANTIATE_TEST_SUITE_P(, OnCluster, testing::Values("rest", "sbatch"));
 
 }  // namespace
 }  // namespace falaj::execute::slurm
