@@ -112,6 +112,14 @@ void Journal::put(const Report& report) {
   rewrite_when_long();
 }
 
+void Journal::note(const Report& report) {
+  try {
+    put(report);
+  } catch (const Error&) {
+    reports_[report.attempt] = report;
+  }
+}
+
 void Journal::forget(const std::string& attempt) {
   ByteWriter out;
   out.u8(kForgotten);

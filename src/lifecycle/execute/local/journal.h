@@ -21,7 +21,8 @@ class Journal {
   explicit Journal(const std::string& directory);  // reads what is there; throws unavailable, corrupt
 
   const std::map<std::string, Report, std::less<>>& reports() const { return reports_; }
-  void put(const Report& report);  // throws unavailable when the disk is full; then nothing changed
+  void put(const Report& report);   // throws unavailable when the disk is full; then nothing changed
+  void note(const Report& report);  // also when the disk is full: then it is lost with this process
   void forget(const std::string& attempt);
 
   // Makes everything appended so far durable. Throws unavailable.

@@ -250,33 +250,27 @@ class Keeper {
     started.start(order);
   }
 
-  template <class F>
-  void change(const std::string& attempt, F change) {
+  void running(const std::string& attempt, Isolation reached) {
     Report report = journal_.reports().find(attempt)->second;
-    change(report);
-    journal_.put(report);
+    report.phase = Phase::running;
+    report.started = clock_.wall();
+    report.isolation = reached;
+    journal_.note(report);  // whether it ran or was about to makes no difference to who finds us dead
     tell_all({.told = Told::report, .report = std::move(report)});
   }
 
-  void running(const std::string& attempt, Isolation reached) {
-    change(attempt, [&](Report& report) {
-      report.phase = Phase::running;
-      report.started = clock_.wall();
-      report.isolation = reached;
-    });
-  }
-
   void ended(const std::string& attempt, const Ending& ending) {
+    Report report = journal_.reports().find(attempt)->second;
+    report.phase = Phase::ended;
+    report.ending = ending;
     try {
-      change(attempt, [&](Report& report) {
-        report.phase = Phase::ended;
-        report.ending = ending;
-      });
+      journal_.put(report);
     } catch (const Error& error) {  // the disk is full: nobody hears of the end before it is written
       log::warn("keeper_journal", {{"error", error.what()}});
       loop_.after(kWriteAgain, [this, attempt, ending] { ended(attempt, ending); });
       return;
     }
+    tell_all({.told = Told::report, .report = std::move(report)});
     loop_.after(Micros(0), [this, attempt] {  // it is the one who called
       runs_.erase(attempt);
       end_when_idle();

@@ -90,7 +90,9 @@ void KeeperLink::introduce(sys::Descriptor socket) {
   Heard heard;
   const auto is_answer = [](const Statement& statement) { return statement.told == Told::answer; };
   while (std::none_of(heard.statements.begin(), heard.statements.end(), is_answer))
-    if (!read_some(heard)) away();
+    if (!read_some(heard))
+      throw Error(Code::unavailable,
+                  "the keeper of this node hangs up; one of an older version ends with its last job");
   {
     Lock lock(mu_);
     socket_ = std::move(socket);

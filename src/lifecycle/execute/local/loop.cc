@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "foundation/base/error.h"
+#include "foundation/base/log.h"
 
 namespace falaj::execute::local {
 namespace {
@@ -62,11 +63,20 @@ int Loop::wait_ms() const {
   return static_cast<int>(std::clamp<std::int64_t>((left.count() + 999) / 1000, 0, 3'600'000));
 }
 
+template <class F>
+void Loop::guarded(F call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    log::warn("keeper_trouble", {{"error", error.what()}});
+  }
+}
+
 void Loop::call_timers() {
   const auto now = clock_.now();
   while (!timers_.empty() && timers_.begin()->first.first <= now) {
     const auto due = timers_.extract(timers_.begin());
-    due.mapped()();
+    guarded(due.mapped());
   }
 }
 
@@ -78,7 +88,7 @@ void Loop::run() {
     for (int i = 0; i < count && !quit_; ++i) {
       const auto found = entries_.find(static_cast<int>(events[i].data.u64 & 0xffffffff));
       if (found == entries_.end() || found->second.generation != events[i].data.u64 >> 32) continue;
-      found->second.ready(events[i].events);
+      guarded([&] { found->second.ready(events[i].events); });
     }
     retired_.clear();
     call_timers();

@@ -38,6 +38,8 @@ class Loop {
   };
   int wait_ms() const;
   void call_timers();
+  template <class F>
+  static void guarded(F call);
 
   const sys::Clock& clock_;
   sys::Descriptor epoll_;

@@ -128,7 +128,7 @@ void Run::start(const Order& order) {
     if (::mkdir(log_directory_.c_str(), 0700) != 0 && errno != EEXIST) fail_run("the directory of its logs");
     if (order.launch.image.empty()) return launch(order);
   } catch (const Error& error) {
-    return finish(not_started(error.what()));
+    return give_up(error);
   }
   images_.want(order.launch.image, this, [this, order](const std::string& root, const std::string& problem) {
     Order with_root = order;
@@ -137,9 +137,14 @@ void Run::start(const Order& order) {
       if (!problem.empty()) throw Error(Code::unavailable, problem);
       launch(with_root);
     } catch (const Error& error) {
-      finish(not_started(error.what()));
+      give_up(error);
     }
   });
+}
+
+void Run::give_up(const Error& error) {
+  if (started_.process) signal_init(SIGKILL);
+  finish(not_started(error.what()));
 }
 
 void Run::show(const Mount& mount, AttemptStart& start) {
@@ -271,8 +276,9 @@ void Run::stop(Micros grace, Cause cause) {
     images_.cancel(this);
     return finish(ending_of(ends_, cause_));
   }
-  signal_init(SIGTERM);
+  if (!stopping_) signal_init(SIGTERM);  // once: programs take a second for "at once"
   stopping_ = true;
+  if (kill_ && kill_->first <= clock_.now() + grace) return;
   if (kill_) loop_.cancel(*kill_);
   kill_ = loop_.after(grace, [this] { kill(); });
 }

@@ -36,8 +36,8 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  void start(const Order& order);  // what goes wrong is an ending
-  void stop(Micros grace, Cause cause);
+  void start(const Order& order);        // what goes wrong is an ending
+  void stop(Micros grace, Cause cause);  // again with a shorter grace: the shorter one holds
 
  private:
   struct TaskRun {
@@ -53,6 +53,7 @@ class Run {
   void show(const Mount& mount, AttemptStart& start);
   void prepare_tasks(const Order& order, AttemptStart& start);
   void launch(const Order& order);
+  void give_up(const Error& error);
   void watch_disk(const Launch& launch);
   void hear();
   void init_died();
