@@ -96,7 +96,7 @@ class LmdbSnapshot final : public Snapshot {
 
  private:
   static constexpr std::size_t kBlock = 64;
-  static constexpr std::size_t kHereBytes = 4096;
+  static constexpr std::size_t kHereBytes = 896;      // with the rest, as much as an allocator hands out at once
   static constexpr std::size_t kFetchedAhead = 1024;  // bytes of a row that come while the next ones are looked for
 
   // Finds all, then opens all: one piece of memory for what is opened, and none for what lies in the map.
