@@ -37,8 +37,7 @@ struct Becoming {
   char* const* environment;
   int input;
   int control;
-  const Limits* limits;
-  bool grouped;
+  const AttemptStart* attempt;
 };
 
 class Init {
@@ -167,7 +166,7 @@ class Init {
     for (const TaskStart& task : attempt_.tasks) {
       const auto environment = pointers(task.environment);
       const Becoming becoming{&task,  program_.c_str(), arguments.data(), environment.data(),
-                              input_, control_,         &attempt_.limits, attempt_.grouped};
+                              input_, control_,         &attempt_};
       const pid_t pid = spawn(becoming);
       if (pid < 0) fail("a process for a task", errno, task.rank);
       running_.push_back({pid, task.rank});
@@ -249,15 +248,20 @@ class Init {
 }
 
 void limit_task(const Becoming& b) {
-  const auto limit = [&](int what, std::int64_t value) {
-    const rlimit both{static_cast<rlim_t>(value), static_cast<rlim_t>(value)};
+  const auto limit = [&](int what, std::int64_t soft, std::int64_t hard) {
+    const rlimit both{static_cast<rlim_t>(soft), static_cast<rlim_t>(hard)};
     if (::setrlimit(static_cast<__rlimit_resource>(what), &both) != 0) give_up_task(b, "limiting it");
   };
-  limit(RLIMIT_CORE, 0);
-  if (b.limits->disk_bytes > 0) limit(RLIMIT_FSIZE, b.limits->disk_bytes);
-  if (b.grouped) return;
-  if (b.limits->memory_bytes > 0) limit(RLIMIT_AS, b.limits->memory_bytes);
-  if (b.limits->processes > 0) limit(RLIMIT_NPROC, b.limits->processes);
+  const auto limit_both = [&](int what, std::int64_t value) { limit(what, value, value); };
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  limit(RLIMIT_NOFILE, b.attempt->open_files, static_cast<std::int64_t>(files.rlim_max));
+  limit_both(RLIMIT_CORE, 0);
+  const Limits& limits = b.attempt->limits;
+  if (limits.disk_bytes > 0) limit_both(RLIMIT_FSIZE, limits.disk_bytes);
+  if (b.attempt->grouped) return;
+  if (limits.memory_bytes > 0) limit_both(RLIMIT_AS, limits.memory_bytes);
+  if (limits.processes > 0) limit_both(RLIMIT_NPROC, limits.processes);
 }
 
 [[noreturn]] void become_task(const Becoming& b) {

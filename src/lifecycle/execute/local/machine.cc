@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -72,6 +73,11 @@ sys::Descriptor map_to(unsigned outside) {
 }  // namespace
 
 Machine::Machine(const std::string& name) {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) fail_machine("its limit of open files", errno);
+  open_files_ = static_cast<std::int64_t>(files.rlim_cur);
+  files.rlim_cur = files.rlim_max;  // each attempt takes a few
+  if (::setrlimit(RLIMIT_NOFILE, &files) != 0) fail_machine("its limit of open files", errno);
   // Groups first: in a user namespace of our own, files of the host may look like somebody else's.
   try {
     cgroups_ = std::make_unique<Cgroups>(name);
@@ -120,6 +126,7 @@ void Machine::try_namespaces() {
   trial.identity = &identity_;
   trial.filter = &any_;
   trial.readable = {"/"};
+  trial.open_files = open_files_;
   const Started started = start(trial);
   std::string problem = "its processes ended early";
   InitSays says;

@@ -28,6 +28,8 @@ class Machine {
   Networks& networks() { return *networks_; }
   Cgroups* cgroups() { return cgroups_.get(); }  // null: there are none
   const Identity& identity() const { return identity_; }
+  // How many files a task may have open unless it asks for more: what was usual here before the keeper took all it may.
+  std::int64_t open_files() const { return open_files_; }
   const CallFilter& filter(CallFilter::Sockets sockets) const {
     return sockets == CallFilter::Sockets::any ? any_ : local_only_;
   }
@@ -38,6 +40,7 @@ class Machine {
   void note(const std::string& why) { lacking_ += (lacking_.empty() ? "" : "; ") + why; }
 
   CallFilter any_{CallFilter::Sockets::any}, local_only_{CallFilter::Sockets::local_only};
+  std::int64_t open_files_ = 0;
   Identity identity_;
   std::unique_ptr<Cgroups> cgroups_;
   std::unique_ptr<View> view_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of a keeper that need no process.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -262,6 +263,30 @@ TEST(Journal, CutsATailThatWasNotWrittenWhole) {
   EXPECT_EQ(Journal(directory.path()).reports().size(), 1U);
   std::ofstream(path, std::ios::trunc) << "something else entirely";
   EXPECT_ERROR(Journal(directory.path()), Code::corrupt);
+}
+
+TEST(Journal, ADiskThatIsFullChangesNothing) {
+  const sys::TempDir directory;
+  Journal journal(directory.path());
+  journal.put(some_report());
+  const auto whole = std::filesystem::file_size(directory / Journal::kName);
+  Report second = some_report();
+  second.attempt = "second.1";
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit full{whole + 10, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
+  EXPECT_ERROR(journal.put(second), Code::unavailable);
+  EXPECT_EQ(journal.reports().size(), 1U);
+  EXPECT_EQ(std::filesystem::file_size(directory / Journal::kName), whole);
+  journal.note(second);
+  EXPECT_EQ(journal.reports().size(), 2U);
+  EXPECT_EQ(Journal(directory.path()).reports().size(), 1U);
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  journal.put(second);
+  EXPECT_EQ(Journal(directory.path()).reports().size(), 2U);
 }
 
 TEST(Journal, IsWrittenAnewWhenMostOfItIsForgotten) {

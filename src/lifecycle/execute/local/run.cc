@@ -222,6 +222,7 @@ void Run::launch(const Order& order) {
   start.path = path == order.launch.environment.end() ? kPath : path->second;
   start.work_directory = order.launch.work_directory;
   start.limits = order.launch.limits;
+  start.open_files = machine_.open_files();
   prepare_view(order, start);
   if (order.launch.network == Network::none && start.view) {
     network_ = machine_.networks().take();

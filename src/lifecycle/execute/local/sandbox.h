@@ -31,6 +31,7 @@ struct AttemptStart {
   std::string work_directory;
   std::vector<TaskStart> tasks;
   Limits limits;
+  std::int64_t open_files = 1024;
   bool grouped = false;  // limits of memory and processes are kept by groups; otherwise by each process for itself
 
   // With namespaces.
