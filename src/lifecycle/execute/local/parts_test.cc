@@ -239,6 +239,17 @@ TEST(Journal, RemembersAndForgets) {
   EXPECT_EQ(again.reports().at("other.1").ending->exit_code, 44);
 }
 
+TEST(Journal, ReadsWhatEarlierVersionsWrote) {
+  const sys::TempDir directory;
+  std::filesystem::copy_file(FALAJ_TESTDATA "/keeper_journal_1", directory / Journal::kName);
+  const Journal journal(directory.path());
+  ASSERT_EQ(journal.reports().size(), 1U);
+  ByteWriter read, expected;
+  write_report(read, journal.reports().at("job.1"));
+  write_report(expected, some_report());
+  EXPECT_EQ(read.bytes(), expected.bytes());
+}
+
 TEST(Journal, CutsATailThatWasNotWrittenWhole) {
   const sys::TempDir directory;
   const std::string path = directory / Journal::kName;
