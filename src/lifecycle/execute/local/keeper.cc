@@ -123,7 +123,12 @@ class Keeper {
     if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &other, &length) != 0 || other.uid != ::geteuid()) return;
     peers_.push_back({std::move(socket), {}, {}, false});
     const auto peer = std::prev(peers_.end());
-    loop_.watch(peer->socket.get(), EPOLLIN, [this, peer](std::uint32_t events) { serve(peer, events); });
+    try {
+      loop_.watch(peer->socket.get(), EPOLLIN, [this, peer](std::uint32_t events) { serve(peer, events); });
+    } catch (const Error&) {
+      peers_.erase(peer);
+      throw;
+    }
   }
 
   void drop(Peers::iterator peer) {
@@ -204,8 +209,15 @@ class Keeper {
       answer.refused = error;
     }
     const bool starts = question.ask == Ask::start && !answer.refused && begin(question.order.launch.attempt, answer);
-    send(peer, encode(answer));
-    if (starts) start(question.order);  // after the answer: nobody waits for it
+    std::optional<Error> gone;
+    try {
+      send(peer, encode(answer));
+    } catch (const Error& error) {
+      gone = error;
+    }
+    // After the answer, because nobody waits for it; and also when nobody listens any more: it is in the journal.
+    if (starts) start(question.order);
+    if (gone) throw *gone;
   }
 
   // Whoever hears that a start was taken has heard of the attempt before. False: it was there, or cannot be.
@@ -246,7 +258,8 @@ class Keeper {
         loop_, clock_, machine_, images_, fmt::format("{}/{}", logs_, attempt),
         Run::Calls{.running = [this, attempt](Isolation reached) { running(attempt, reached); },
                    .ended = [this, attempt](Ending ending) { ended(attempt, std::move(ending)); }});
-    Run& started = *runs_.emplace(attempt, std::move(run)).first->second;
+    Run& started = *run;
+    runs_.insert_or_assign(attempt, std::move(run));  // one that ended a moment ago may still be there
     started.start(order);
   }
 
@@ -271,8 +284,10 @@ class Keeper {
       return;
     }
     tell_all({.told = Told::report, .report = std::move(report)});
-    loop_.after(Micros(0), [this, attempt] {  // it is the one who called
-      runs_.erase(attempt);
+    const auto over = runs_.find(attempt);
+    loop_.after(Micros(0), [this, attempt, run = over->second.get()] {  // not now: it is the one who called
+      const auto found = runs_.find(attempt);
+      if (found != runs_.end() && found->second.get() == run) runs_.erase(found);
       end_when_idle();
     });
   }

@@ -2,6 +2,7 @@
 // Programs that die while jobs run: the one that started them, and the keeper.
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +16,10 @@
 
 #include "foundation/base/testing.h"
 #include "foundation/sys/descriptor.h"
+#include "lifecycle/execute/local/keeper.h"
+#include "lifecycle/execute/local/socket_address.h"
 #include "lifecycle/execute/local/testing.h"
+#include "lifecycle/execute/local/wire.h"
 
 namespace falaj::execute::local {
 namespace {
@@ -117,6 +121,24 @@ TEST(Reattach, AKeeperThatDiesTakesItsTasksAlongAndSaysSoOnce) {
   EXPECT_EQ(node.executor().poll(seen, sys::Micros(0)).size(), 0U);
   node.executor().start(waiting(node.directory(), "next.1"));
   await_all(node.executor(), [](const auto& all) { return count(all, Phase::running) == 1; });
+}
+
+// Somebody who asks and does not stay for the answer.
+TEST(Reattach, WhatWasAskedForIsStartedWhoeverListens) {
+  TestNode node;
+  for (int i = 0; i < 20; ++i) {
+    const sys::Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const SocketAddress address(node.settings().directory, kSocketName);
+    ASSERT_EQ(::connect(socket.get(), address.get(), address.size()), 0);
+    Question question{.ask = Ask::start, .id = 1};
+    question.order.launch = waiting(node.directory(), "left" + std::to_string(i) + ".1");
+    question.order.rules.node = "local";
+    const Bytes bytes = encode(question);
+    ASSERT_EQ(::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+    const Bytes nonsense(64, std::byte{0xee});
+    ::send(socket.get(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL);
+  }
+  await_all(node.executor(), [](const auto& all) { return count(all, Phase::running) == 20; });
 }
 
 TEST(Reattach, OneKeeperPerDirectory) {

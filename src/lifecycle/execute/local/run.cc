@@ -30,35 +30,12 @@ constexpr Micros kKillAgain = std::chrono::seconds(2);
 constexpr int kPortInside = 29'500;
 constexpr const char* kPath = "/usr/local/bin:/usr/bin:/bin";
 // Without a view of its own, a task may read these and nothing else of the host. It is the keeper's user then.
-constexpr const char* kReadable[] = {"/usr",
-                                     "/bin",
-                                     "/sbin",
-                                     "/lib",
-                                     "/lib32",
-                                     "/lib64",
-                                     "/opt",
-                                     "/proc",
-                                     "/sys/devices/system",
-                                     "/etc/ld.so.cache",
-                                     "/etc/ld.so.conf",
-                                     "/etc/ld.so.conf.d",
-                                     "/etc/alternatives",
-                                     "/etc/ssl/certs",
-                                     "/etc/ssl/openssl.cnf",
-                                     "/etc/fonts",
-                                     "/etc/passwd",
-                                     "/etc/group",
-                                     "/etc/hosts",
-                                     "/etc/host.conf",
-                                     "/etc/resolv.conf",
-                                     "/etc/nsswitch.conf",
-                                     "/etc/gai.conf",
-                                     "/etc/services",
-                                     "/etc/protocols",
-                                     "/etc/localtime",
-                                     "/etc/timezone",
-                                     "/etc/os-release",
-                                     "/etc/mime.types"};
+constexpr std::string_view kReadable =
+    "/usr /bin /sbin /lib /lib32 /lib64 /opt /proc /sys/devices/system "
+    "/etc/ld.so.cache /etc/ld.so.conf /etc/ld.so.conf.d /etc/alternatives /etc/ssl/certs /etc/ssl/openssl.cnf "
+    "/etc/fonts "
+    "/etc/passwd /etc/group /etc/hosts /etc/host.conf /etc/resolv.conf /etc/nsswitch.conf /etc/gai.conf /etc/services "
+    "/etc/protocols /etc/localtime /etc/timezone /etc/os-release /etc/mime.types";
 
 [[noreturn]] void fail_run(std::string_view doing) {
   throw Error(Code::unavailable, fmt::format("{}: {}", doing, std::generic_category().message(errno)));
@@ -181,7 +158,7 @@ void Run::prepare_view(const Order& order, AttemptStart& start) {
     start.readable = {"/"};
     start.writable.insert(start.writable.end(), {"/tmp", "/dev/shm"});
   } else {
-    start.readable.insert(start.readable.end(), std::begin(kReadable), std::end(kReadable));
+    for (const auto path : split(kReadable, ' ')) start.readable.emplace_back(path);
   }
 }
 
