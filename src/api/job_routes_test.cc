@@ -64,7 +64,8 @@ TEST_F(JobRoutes, EveryFaultOfEveryJobIsListed) {
       {"name":"b","spec":{"command":["x"],"gpuType":"a100","priorityClass":"none"}}]})");
   EXPECT_EQ(answer.status, 400);
   std::vector<std::string> fields;
-  for (const auto& detail : answer.json().at("error").at("details").as_array())
+  const auto said = answer.json();
+  for (const auto& detail : said.at("error").at("details").as_array())
     fields.emplace_back(detail.at("field").as_string());
   EXPECT_EQ(fields, (std::vector<std::string>{"jobs[0].spec.cpus", "jobs[0].spec.queue", "jobs[1].spec.gpuType",
                                               "jobs[1].spec.priorityClass"}));
@@ -160,8 +161,8 @@ TEST_F(JobRoutes, QueuesAreThoseTheProjectMayUse) {
       "{apiVersion: falaj/v1, kind: Queue, metadata: {name: ours}, spec: {tenants: [acme], limit: {cpus: 2}}}\n---\n"
       "{apiVersion: falaj/v1, kind: Queue, metadata: {tenant: acme, name: team}, spec: {parent: ours}}");
   std::set<std::string> names;
-  for (const auto& queue : api.get("/v1/queues?" + kProject).json().at("items").as_array())
-    names.emplace(queue.at("name").as_string());
+  const auto all = api.get("/v1/queues?" + kProject).json();
+  for (const auto& queue : all.at("items").as_array()) names.emplace(queue.at("name").as_string());
   EXPECT_EQ(names, (std::set<std::string>{"default", "ours", "acme/team"}));
   submit(R"({"command":["true"],"queue":"team"})");
   EXPECT_EQ(

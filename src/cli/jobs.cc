@@ -33,7 +33,7 @@ std::string job_path(const std::string& id, std::string_view more = "") {
   return fmt::format("/v1/jobs/{}{}", client::path_element(id), more);
 }
 
-client::Query in_project(Session& session) { return {{"scope", session.project_scope()}}; }
+client::Query of_project(Session& session) { return {{"scope", session.project_scope()}}; }
 
 json::object pairs_of(const std::vector<std::string>& given, std::string_view option) {
   json::object out;
@@ -47,7 +47,7 @@ json::object pairs_of(const std::vector<std::string>& given, std::string_view op
 }
 
 // "train=dataset:flights@3", "model=artifact:RUN/path", "data=blob:NAME"
-json::array inputs_of(const std::vector<std::string>& given) {
+json::array job_inputs(const std::vector<std::string>& given) {
   json::array out;
   for (const auto& text : given) {
     const auto equals = text.find('='), colon = text.find(':', equals);
@@ -94,7 +94,7 @@ json::object job_of(const SubmitOptions& o, const std::vector<std::string>& comm
   if (o.retries > 0) spec["retries"] = json::object{{"max", o.retries}};
   if (o.preemptible) spec["preemptible"] = true;
   if (!o.environment.empty()) spec["environment"] = pairs_of(o.environment, "--env");
-  if (!o.inputs.empty()) spec["inputs"] = inputs_of(o.inputs);
+  if (!o.inputs.empty()) spec["inputs"] = job_inputs(o.inputs);
   if (!o.after_ok.empty() || !o.after_any.empty())
     spec["after"] = json::object{{"ok", json::value_from(o.after_ok)}, {"any", json::value_from(o.after_any)}};
   if (o.no_run || !o.experiment.empty()) spec["run"] = json::object{{"make", !o.no_run}, {"experiment", o.experiment}};
@@ -103,7 +103,7 @@ json::object job_of(const SubmitOptions& o, const std::vector<std::string>& comm
   return job;
 }
 
-std::string read_source(const std::string& file) {
+std::string text_of_jobs(const std::string& file) {
   std::ostringstream text;
   if (file == "-") {
     text << std::cin.rdbuf();
@@ -121,11 +121,11 @@ bool is_over(std::string_view phase) { return phase == "succeeded" || phase == "
 json::value follow(Session& session, const std::string& id, std::int64_t rank, bool goes_on) {
   std::int64_t offset = 0, attempt = 0;
   for (;;) {
-    const auto job = session.api().get(job_path(id), in_project(session));
+    const auto job = session.api().get(job_path(id), of_project(session));
     const auto newest = job.at("attempts").as_int64();
     const bool over = is_over(job.at("phase").as_string());
     if (attempt == 0 && newest > 0) attempt = newest;
-    auto query = in_project(session);
+    auto query = of_project(session);
     query.emplace_back("rank", std::to_string(rank));
     query.emplace_back("offset", std::to_string(offset));
     if (attempt > 0) query.emplace_back("attempt", std::to_string(attempt));
@@ -150,12 +150,12 @@ json::value follow(Session& session, const std::string& id, std::int64_t rank, b
 void submit(Session& session, const SubmitOptions& options) {
   json::object body;
   json::array sources, jobs;
-  for (const auto& file : options.files) sources.push_back(json::object{{"file", file}, {"text", read_source(file)}});
+  for (const auto& file : options.files) sources.push_back(json::object{{"file", file}, {"text", text_of_jobs(file)}});
   if (!session.after_dashes.empty()) jobs.push_back(job_of(options, session.after_dashes));
   if (sources.empty() && jobs.empty())
     throw Error(Code::invalid, "say it so: falaj submit [OPTIONS] -- COMMAND..., or falaj submit -f FILE");
   const auto answer =
-      session.api().post("/v1/jobs", json::object{{"sources", sources}, {"jobs", jobs}}, in_project(session));
+      session.api().post("/v1/jobs", json::object{{"sources", sources}, {"jobs", jobs}}, of_project(session));
   const auto& made = answer.at("jobs").as_array();
   if (!session.output().for_people() && !options.wait) return session.output().value(answer);
   for (const auto& job : made) {
@@ -224,7 +224,7 @@ struct ListOptions {
 };
 
 json::array jobs_of(Session& session, const ListOptions& o) {
-  auto query = in_project(session);
+  auto query = of_project(session);
   for (const auto& [key, value] :
        {std::pair("phase", &o.phase), {"queue", &o.queue}, {"owner", &o.owner}, {"name", &o.name}, {"array", &o.array}})
     if (!value->empty()) query.emplace_back(key, *value);
@@ -261,7 +261,7 @@ const std::vector<Column> kJobDetails = {{"job", "id"},
                                          {"run", "run_id"}};
 
 void explain_job(Session& session, const std::string& id) {
-  const auto answer = session.api().get(job_path(id, "/explain"), in_project(session));
+  const auto answer = session.api().get(job_path(id, "/explain"), of_project(session));
   session.output().details(answer, {{"job", "id"},
                                     {"phase", "phase"},
                                     {"reason", "reason"},
@@ -276,7 +276,7 @@ void explain_job(Session& session, const std::string& id) {
 void change_jobs(Session& session, const std::vector<std::string>& ids, std::string_view what) {
   json::array done;
   for (const auto& id : ids)
-    done.push_back(session.api().post(job_path(id, fmt::format("/{}", what)), json::object{}, in_project(session)));
+    done.push_back(session.api().post(job_path(id, fmt::format("/{}", what)), json::object{}, of_project(session)));
   session.output().table(done, {{"JOB", "id"}, {"NAME", "name"}, {"PHASE", "phase"}, {"WHY", "why"}});
 }
 
@@ -308,13 +308,13 @@ void add_job_commands(CLI::App& app, Session& session) {
     return command;
   };
   one(job->add_subcommand("show", "A job"))->callback([&session, ids] {
-    session.output().details(session.api().get(job_path(ids->at(0)), in_project(session)), kJobDetails);
+    session.output().details(session.api().get(job_path(ids->at(0)), of_project(session)), kJobDetails);
   });
   one(job->add_subcommand("explain", "Why a job waits, and until when"))->callback([&session, ids] {
     explain_job(session, ids->at(0));
   });
   one(job->add_subcommand("events", "What a job was, one after the other"))->callback([&session, ids] {
-    const auto answer = session.api().get(job_path(ids->at(0), "/events"), in_project(session));
+    const auto answer = session.api().get(job_path(ids->at(0), "/events"), of_project(session));
     session.output().table(answer.at("items").as_array(),
                            {{"TIME", "at"}, {"PHASE", "phase"}, {"ATTEMPT", "attempt"}, {"WHY", "why"}});
   });

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lifecycle/jobs/schedules.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "foundation/base/log.h"

@@ -4,6 +4,7 @@
 // FALAJ_SEED=17. FALAJ_SEEDS=1000 runs more of them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <map>

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "foundation/base/testing.h"
 #include "storage/sql/testing.h"
 
