@@ -307,7 +307,7 @@ void add_job_commands(CLI::App& app, Session& session) {
     command->add_option("job", *ids, "Their ids")->required();
     return command;
   };
-  one(job->add_subcommand("show", "A job"))->callback([&session, ids] {
+  one(job->add_subcommand("show", "One job: where it is, and how it went"))->callback([&session, ids] {
     session.output().details(session.api().get(job_path(ids->at(0)), of_project(session)), kJobDetails);
   });
   one(job->add_subcommand("explain", "Why a job waits, and until when"))->callback([&session, ids] {
