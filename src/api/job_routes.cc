@@ -271,11 +271,17 @@ std::optional<jobs::NewJob> read_job(const resource::Document& document, const v
   return own.empty() ? std::optional(std::move(job)) : std::nullopt;
 }
 
-// Whoever runs something with an input must be allowed to read it.
-void require_inputs(Call& call, const vault::Where& where, const std::vector<jobs::NewJob>& all) {
-  for (const auto& job : all)
-    for (const auto& input : job.spec.inputs) {
-      if (!input.dataset.empty()) call.require("dataset.read", where.scope());
+// Whoever runs something with an input must be allowed to read it. The newest version of a dataset is the one that is
+// the newest now, whenever the job runs.
+void settle_inputs(Platform& platform, Call& call, const vault::Where& where, std::vector<jobs::NewJob>& all) {
+  for (auto& job : all)
+    for (auto& input : job.spec.inputs) {
+      if (!input.dataset.empty()) {
+        const auto named = data::parse_version_name(input.dataset);
+        call.require("dataset.read", iam::Scope::of(where.tenant.str(), where.project.str(), "dataset", named.name));
+        const auto version = platform.datasets.version(where, named.name, named.number);
+        input.dataset = fmt::format("{}@{}", named.name, version.number);
+      }
       if (!input.artifact.empty()) call.require("run.read", where.scope());
       if (!input.blob.empty()) call.require("blob.read", where.scope());
     }
@@ -293,7 +299,7 @@ SubmitOut submit(Platform& platform, Call& call, const SubmitIn& in) {
     }
   refuse_if_any("jobs", std::move(faults));
   if (all.empty()) throw Error(Code::invalid, "jobs: there is none in what was given");
-  require_inputs(call, where, all);
+  settle_inputs(platform, call, where, all);
   const auto given = in.jobs.size();
   const auto records = platform.jobs.prepare(
       where, call.caller().principal.str(), std::move(all), [&](std::size_t job, const std::string& path) {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "api/call.h"
+#include "api/job_inputs.h"
 #include "apps/falaj/version.h"
 #include "foundation/base/log.h"
 #include "foundation/base/text.h"
@@ -294,6 +295,10 @@ void ControlPlane::make_jobs() {
                            execute::Isolation::isolated})
     if (execute::name_of(level) == settings.isolation_min) options.launch.isolation_min = level;
   options.launch.images = settings.images;
+  options.launch.stage_dataset = [this](const vault::Where& where, const std::string& version,
+                                        const std::string& into) {
+    api::stage_dataset(*datasets_, where, version, into);
+  };
   options.launch.url = [this] { return platform_ ? platform_->public_url : ""; };
   options.starters = static_cast<std::size_t>(settings.starters);
   jobs_ = std::make_unique<jobs::Jobs>(

@@ -194,6 +194,7 @@ void Jobs::dispatch() {
   while (!stopping()) {
     try {
       if (!loaded) {
+        remember();
         dispatcher_->load();
         loaded = true;
       }
@@ -205,6 +206,22 @@ void Jobs::dispatch() {
       rest(kRestAfterFailure);
     }
   }
+}
+
+// How long jobs took before this start, so that the first guesses are not blind.
+void Jobs::remember() {
+  constexpr std::size_t kRemembered = 5000;
+  {
+    Lock lock(mu_);
+    if (remembered_) return;
+  }
+  const auto past = store_.ran(kRemembered);
+  Lock lock(mu_);
+  for (const auto& one : past)
+    predictor_.learn({one.owner, one.name, static_cast<int>(one.tasks),
+                      one.time_limit_us > 0 ? schedule::Micros(one.time_limit_us) : schedule::kNever},
+                     schedule::Micros(one.ran_us));
+  remembered_ = true;
 }
 
 void Jobs::watch(const std::string& name) {

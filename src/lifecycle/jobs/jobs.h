@@ -108,6 +108,7 @@ class Jobs {
   void learn(const Record& record, const Spent& spent) EXCLUDES(mu_);
   bool stopping() const { return stopping_.load(); }
   void rest(sys::Micros span) EXCLUDES(mu_);
+  void remember() EXCLUDES(mu_);
 
   const Parts parts_;
   const Executors executors_;
@@ -123,6 +124,7 @@ class Jobs {
   Mutex mu_;  // guards everything below
   std::condition_variable stop_asked_;
   schedule::Predictor predictor_ GUARDED_BY(mu_);
+  bool remembered_ GUARDED_BY(mu_) = false;
   std::shared_ptr<const Rules> rules_ GUARDED_BY(mu_);  // null = read anew for the next who asks
 };
 

@@ -299,6 +299,22 @@ std::vector<Transition> Store::history(JobId id) const {
   });
 }
 
+std::vector<Store::Ran> Store::ran(std::size_t limit) const {
+  auto out = database_.read([&](sql::Reader& reader) {
+    return reader.all(
+        "SELECT s.owner, j.name, s.tasks, s.ended_us - s.started_us, j.spec FROM job_spent s JOIN job j ON j.id = s.job"
+        " WHERE s.reason IN ('finished', 'checkpointed', 'time_limit') ORDER BY s.ended_us DESC LIMIT ?",
+        {static_cast<std::int64_t>(limit)}, [](const sql::Row& row) {
+          Ran one{std::string(row.text(0)), std::string(row.text(1)), row.integer(2), 0, row.integer(3)};
+          if (!row.text(4).empty())
+            one.time_limit_us = decode<JobSpec>(parse_json(row.text(4)), "a stored job").time_limit_us;
+          return one;
+        });
+  });
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
 std::vector<Usage> Store::usage(const iam::Scope& scope, UsageBy by, std::int64_t from_us,
                                 std::int64_t until_us) const {
   std::map<std::string, Usage> sums;

@@ -88,6 +88,12 @@ class Store final : public Book {
   bool is_in(const Where& where, const std::string& job_or_array) const;
   std::vector<Record> list(const Where& where, const ListJobs& which) const;
   std::vector<Transition> history(JobId id) const;
+  // The newest attempts that ended by themselves, oldest first: who ran what for how long.
+  struct Ran {
+    std::string owner, name;
+    std::int64_t tasks = 1, time_limit_us = 0, ran_us = 0;
+  };
+  std::vector<Ran> ran(std::size_t limit) const;
   std::vector<Usage> usage(const iam::Scope& scope, UsageBy by, std::int64_t from_us, std::int64_t until_us) const;
 
  private:

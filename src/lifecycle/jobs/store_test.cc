@@ -104,6 +104,29 @@ TEST_P(StoreTest, KeepsEveryTransitionAndWhatWasSpent) {
   EXPECT_TRUE(store.usage(kMaps.scope(), UsageBy::owner, 0, 100'000'000).empty());
 }
 
+TEST_P(StoreTest, KnowsHowLongJobsRan) {
+  insert({record(1)});
+  auto one = *store.find(record(1).id);
+  Change change;
+  change.record = &one;
+  for (std::int64_t epoch = 1; epoch <= 3; ++epoch) {
+    Spent spent;
+    spent.epoch = epoch;
+    spent.ended_us = epoch * 1'000'000;
+    spent.places = {{"n1", 2, {}}};
+    spent.reason = epoch == 2 ? "node_lost" : "finished";
+    change.spent.push_back(spent);
+  }
+  store.write({&change, 1});
+  const auto ran = store.ran(10);
+  ASSERT_EQ(ran.size(), 2u) << "what was cut short says nothing";
+  EXPECT_EQ(ran[0].ran_us, 1'000'000);
+  EXPECT_EQ(ran[1].ran_us, 3'000'000);
+  EXPECT_EQ(ran[1].owner, "user/ada");
+  EXPECT_EQ(ran[1].name, "train");
+  EXPECT_EQ(ran[1].tasks, 2);
+}
+
 TEST_P(StoreTest, WritesAllOrNothing) {
   insert({record(1)});
   auto known = *store.find(record(1).id);
