@@ -37,7 +37,7 @@ void check_environment(const JobSpec& spec, Faults& faults) {
     const auto at = fmt::format("spec.environment.{}", key.substr(0, 64));
     if (!is_variable(key)) faults.push_back({at, "must be letters, digits and '_', not beginning with a digit"});
     if (!is_command_word(value)) faults.push_back({at, "must not hold a zero byte"});
-    const auto begins = [&](std::string_view p) { return key.starts_with(p); };
+    const auto begins = [&name = key](std::string_view p) { return name.starts_with(p); };
     if (std::any_of(std::begin(kOurs), std::end(kOurs), begins) ||
         std::find(std::begin(kOfTasks), std::end(kOfTasks), key) != std::end(kOfTasks))
       faults.push_back({at, "is set by the platform"});
