@@ -2,6 +2,7 @@
 #include "lifecycle/jobs/dispatcher.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "foundation/base/log.h"
@@ -29,7 +30,12 @@ Dispatcher::Dispatcher(Parts parts, DispatcherOptions options)
 
 void Dispatcher::tell(News news) {
   Lock lock(mu_);
-  news_.push_back(std::move(news));
+  if (auto* seen = std::get_if<Seen>(&news))
+    seen_[seen->executor] = std::move(*seen);
+  else if (auto* nodes = std::get_if<NodesSeen>(&news))
+    nodes_seen_[nodes->executor] = std::move(*nodes);
+  else
+    news_.push_back(std::move(news));
   told_.notify_all();
 }
 
@@ -43,7 +49,7 @@ void Dispatcher::wait(Micros until) {
   constexpr Micros kLongest = std::chrono::seconds(60);  // the wall clock may jump
   Lock lock(mu_);
   const auto left = std::min(until == kNever ? kLongest : until - clock_.wall(), kLongest);
-  if (news_.empty() && !woken_ && left > Micros(0)) lock.wait_for(told_, left);
+  if (news_.empty() && seen_.empty() && nodes_seen_.empty() && !woken_ && left > Micros(0)) lock.wait_for(told_, left);
   woken_ = false;
 }
 
@@ -86,10 +92,11 @@ void Dispatcher::take(Started&& news) {
   if (!live || live->record.life.epoch != news.epoch || !is_placed(live->record.life.phase)) return;
   live->start_again = kNever;
   if (!news.problem) {
-    live->acknowledged = true;
+    live->acknowledged = live->ambiguous = true;
     live->missing = 0;
     apply(*live, Acknowledged{news.run_id});
-  } else if (news.problem->retryable() || (!news.asked && live->ambiguous && live->tries < kTriesMax)) {
+  } else if (news.problem->retryable() ||
+             (!news.asked && live->ambiguous && std::min(live->tries, live->absent) < kTriesMax)) {
     // Perhaps it was started and only the answer was lost: the same attempt is started again, never another.
     const auto wait = std::min(options_.start_wait * (1 << std::min(live->tries, 16)), options_.start_wait_max);
     live->tries += 1;
@@ -127,16 +134,17 @@ void Dispatcher::take(Seen&& news) {
       continue;
     }
     there.insert(name->job);
-    live->acknowledged = true;
-    live->missing = 0;
+    live->acknowledged = live->ambiguous = true;
+    live->missing = live->absent = 0;
     live->start_again = kNever;
     apply(*live, Reported{std::move(report)});
     arm(*live);
   }
   for (const auto id : placed_) {
     auto& live = live_.at(id);
-    if (!live.acknowledged || live.record.life.executor != news.executor || there.contains(id)) continue;
-    if (++live.missing < kMissingMax) continue;
+    if (live.record.life.executor != news.executor || there.contains(id)) continue;
+    ++live.absent;
+    if (!live.acknowledged || ++live.missing < kMissingMax) continue;
     // It acknowledged the attempt and knows nothing of it. Starting the same attempt is right whether it runs or not.
     live.missing = 0;
     live.acknowledged = false;
@@ -269,15 +277,20 @@ void Dispatcher::publish() {
   outlook_ = std::move(outlook);
 }
 
+std::vector<News> Dispatcher::take_news() {
+  Lock lock(mu_);
+  const auto end = news_.begin() + static_cast<std::ptrdiff_t>(std::min(news_.size(), options_.news_per_step));
+  std::vector<News> out(std::make_move_iterator(news_.begin()), std::make_move_iterator(end));
+  news_.erase(news_.begin(), end);
+  for (auto& entry : nodes_seen_) out.emplace_back(std::move(entry.second));
+  for (auto& entry : seen_) out.emplace_back(std::move(entry.second));
+  nodes_seen_.clear();
+  seen_.clear();
+  return out;
+}
+
 Micros Dispatcher::step() {
-  std::vector<News> news;
-  {
-    Lock lock(mu_);
-    const auto many = std::min(news_.size(), options_.news_per_step);
-    news.assign(std::make_move_iterator(news_.begin()),
-                std::make_move_iterator(news_.begin() + static_cast<std::ptrdiff_t>(many)));
-    news_.erase(news_.begin(), news_.begin() + static_cast<std::ptrdiff_t>(many));
-  }
+  auto news = take_news();
   const auto began = clock_.now();
   now_ = clock_.wall();
   bool known_now = false;

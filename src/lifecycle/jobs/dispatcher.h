@@ -147,7 +147,8 @@ class Dispatcher {
     int tries = 0;
     bool acknowledged = false;
     bool ambiguous = false;  // the executor may have it without having said so
-    int missing = 0;         // reports in a row that did not have it
+    int missing = 0;         // reports in a row that did not have it though it was acknowledged
+    int absent = 0;          // reports in a row that did not have it
     std::optional<std::size_t> change;
     std::optional<schedule::Crowd> crowd;  // that it met when it came
     schedule::Guess told;                  // how long it would wait
@@ -160,6 +161,7 @@ class Dispatcher {
     std::string executor, attempt;
   };
 
+  std::vector<News> take_news() EXCLUDES(mu_);
   void take(Submitted&& news);
   void take(Wished&& news);
   void take(Started&& news);
@@ -233,6 +235,9 @@ class Dispatcher {
   mutable Mutex mu_;  // guards everything below
   std::condition_variable told_;
   std::vector<News> news_ GUARDED_BY(mu_);
+  // By executor: only the newest of what it said counts, so that what waits stays small while nothing can be written.
+  std::map<std::string, Seen> seen_ GUARDED_BY(mu_);
+  std::map<std::string, NodesSeen> nodes_seen_ GUARDED_BY(mu_);
   bool woken_ GUARDED_BY(mu_) = false;
   std::shared_ptr<const Outlook> outlook_ GUARDED_BY(mu_);
   std::unordered_map<JobId, schedule::Guess> starts_ GUARDED_BY(mu_);

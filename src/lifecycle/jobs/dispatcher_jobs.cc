@@ -104,7 +104,7 @@ void Dispatcher::follow(Live& live, Phase was, bool was_stopping) {
     placed_.erase(id);
     live.acknowledged = false;
     live.start_again = live.stop_again = kNever;
-    live.tries = live.missing = 0;
+    live.tries = live.missing = live.absent = 0;
     live.ambiguous = false;
     if (life.phase == Phase::pending) {
       if (state_.running(id))
