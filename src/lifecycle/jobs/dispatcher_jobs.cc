@@ -223,7 +223,8 @@ void Dispatcher::look_at_timers() {
     live->timer = kNever;
     if (live->start_again <= now_) {
       live->start_again = kNever;
-      if (live->record.life.phase == Phase::starting) plan_deed(*live, Effect::start);
+      // Even one that was told to stop since: only an attempt that the executor knows can be reported to have ended.
+      if (is_placed(live->record.life.phase)) plan_deed(*live, Effect::start);
     }
     if (live->stop_again <= now_) {
       live->stop_again = kNever;

@@ -141,8 +141,9 @@ void Dispatcher::restore(Live& live) {
     log::error("job_without_room", {{"job", live.record.id.str()}, {"why", e.what()}});
     apply(live, RequeueAsked{"the platform, as its node has changed"});
   }
-  if (life.phase == Phase::starting) plan_deed(live, Effect::start);
-  live.acknowledged = life.phase != Phase::starting;
+  const bool began = life.started_us > 0;
+  if (!began) plan_deed(live, Effect::start);
+  live.acknowledged = began;
   live.ambiguous = true;
   if (!life.stop.empty()) plan_deed(live, Effect::stop);
   arm(live);

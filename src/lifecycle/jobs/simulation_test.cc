@@ -413,7 +413,9 @@ void check_history(const World& world) {
   for (const auto& entry : world.book().all()) {
     const auto& [record, transitions] = entry.second;
     const auto id = record.id.str();
-    EXPECT_TRUE(has_ended(record.life.phase)) << id << " is " << name_of(record.life.phase) << ": " << record.life.why;
+    EXPECT_TRUE(has_ended(record.life.phase))
+        << id << " is " << name_of(record.life.phase) << ": " << json::serialize(encode(record.life)) << "\n"
+        << json::serialize(encode(*record.spec)) << " of " << record.where.scope().str();
     EXPECT_FALSE(record.life.why.empty()) << id << " ended without a reason";
     if (record.life.phase == Phase::failed) {
       EXPECT_TRUE(record.life.end.has_value()) << id << " failed without saying how";
