@@ -30,7 +30,7 @@ class JobRoutes : public testing::Test {
     return phase;
   }
   static constexpr sys::Micros kPatience = std::chrono::seconds(60);
-  const sys::RealClock real;
+  const sys::RealClock real{};
   TestApi api;
 };
 

@@ -14,6 +14,7 @@ constexpr std::size_t kWaitsRemembered = 2000;
 constexpr std::size_t kNeighbours = 100;
 constexpr std::size_t kEnough = 50;
 constexpr double kLearningRate = 0.03;
+constexpr double kLevelMax = 3;
 
 }  // namespace
 
@@ -65,13 +66,15 @@ Guess StartForecast::guess(const Crowd& crowd) const {
   return {at(level50_), std::max(at(level50_), at(level90_)), 0};
 }
 
-void StartForecast::learn(const Crowd& crowd, Micros waited, const Guess& told) {
+void StartForecast::overdue() { level90_ = std::min(level90_ + kLearningRate * 0.9, kLevelMax); }
+
+void StartForecast::learn(const Crowd& crowd, Micros waited, const Guess& told, bool was_overdue) {
   past_.push_back({std::log1p(crowd.ahead), std::log(crowd.share + 1e-6), std::log1p(crowd.run), in_seconds(waited)});
   if (past_.size() > kWaitsRemembered) past_.pop_front();
   level50_ += kLearningRate * (0.5 - (waited <= told.p50 ? 1 : 0));
-  level90_ += kLearningRate * (0.9 - (waited <= told.p90 ? 1 : 0));
+  if (!was_overdue) level90_ += kLearningRate * (0.9 - (waited <= told.p90 ? 1 : 0));
   level50_ = std::clamp(level50_, 0.05, 0.95);
-  level90_ = std::clamp(level90_, 0.5, 3.0);
+  level90_ = std::clamp(level90_, 0.5, kLevelMax);
 }
 
 }  // namespace falaj::schedule

@@ -22,8 +22,11 @@ Crowd crowd(const State& state, const Job& job, Micros now);
 class StartForecast {
  public:
   Guess guess(const Crowd& crowd) const;  // of the wait
+  // It still waits though nine of ten should have started by now. Said at that moment, not when it starts at last:
+  // those that wait longest would otherwise be learned from last.
+  void overdue();
   // It was told `told` and started after `waited`.
-  void learn(const Crowd& crowd, Micros waited, const Guess& told);
+  void learn(const Crowd& crowd, Micros waited, const Guess& told, bool was_overdue = false);
   bool knows_enough() const;  // before that, what guess says is not worth showing
 
  private:

@@ -280,11 +280,11 @@ TEST(PlanProperties, HoldInRandomWorlds) {
   for (int seed = 1; seed <= worlds; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     World world(static_cast<std::uint64_t>(seed));
-    world.run(60);
+    world.run(40);
     if (testing::Test::HasFailure()) return;
     if (seed % 10 == 0) {
       World twin(static_cast<std::uint64_t>(seed));
-      twin.run(60);
+      twin.run(40);
       ASSERT_EQ(world.fingerprint(), twin.fingerprint());
     }
   }

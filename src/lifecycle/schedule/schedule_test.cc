@@ -385,7 +385,7 @@ TEST(Traces, NameTheLineThatIsWrong) {
 }
 
 TEST(Simulation, OursWaitsLessThanEasyWhichWaitsLessThanFifo) {
-  const Trace trace = make_trace(3, static_cast<std::size_t>(repeats(3000)), 8, 8);
+  const Trace trace = make_trace(3, 3000, 8, 8);
   const Outcome slow = simulate(trace, fifo()), easier = simulate(trace, easy()), mine = simulate(trace, ours());
   EXPECT_EQ(slow.unfinished + easier.unfinished + mine.unfinished, 0u);
   EXPECT_LT(easier.slowdown_mean, slow.slowdown_mean);

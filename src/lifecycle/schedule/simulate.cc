@@ -29,6 +29,7 @@ double work_of(const TraceJob& job) {  // in task seconds
 struct Told {
   Crowd crowd;
   Guess wait;
+  bool overdue = false;
 };
 
 class Simulation {
@@ -221,17 +222,25 @@ class Simulation {
         outcome_.by_p50 += waited <= told->second.wait.p50 ? 1 : 0;
         outcome_.by_p90 += waited <= told->second.wait.p90 ? 1 : 0;
       }
-      forecast_.learn(told->second.crowd, waited, told->second.wait);
+      forecast_.learn(told->second.crowd, waited, told->second.wait, told->second.overdue);
       told_.erase(told);
     }
   }
 
   void tell() {
+    for (; !due_.empty() && due_.begin()->first < now_; due_.erase(due_.begin())) {
+      const auto told = told_.find(due_.begin()->second);
+      if (told == told_.end()) continue;
+      told->second.overdue = true;
+      forecast_.overdue();
+    }
     for (const std::size_t index : arrived_) {
       const Job* job = state_.pending(id_of(index));
       if (job == nullptr) continue;
       const Crowd seen = crowd(state_, *job, now_);
-      told_.emplace(job->id, Told{seen, forecast_.guess(seen)});
+      const Told told{seen, forecast_.guess(seen)};
+      told_.emplace(job->id, told);
+      due_.emplace(job->submitted + told.wait.p90, job->id);
     }
     arrived_.clear();
   }
@@ -312,6 +321,7 @@ class Simulation {
   std::vector<Fate> jobs_;
   std::vector<std::size_t> arrived_;
   std::unordered_map<JobId, Told> told_;
+  std::set<std::pair<Micros, JobId>> due_;  // when those told should have started
   std::unordered_map<JobId, Micros> firm_;
   Outcome outcome_;
 };
