@@ -25,7 +25,7 @@ class Store;
 namespace falaj::jobs {
 class FakeExecutor;
 class Jobs;
-}
+}  // namespace falaj::jobs
 
 namespace falaj::api {
 
@@ -98,8 +98,8 @@ class TestApi {
   std::unique_ptr<models::Promotions> promotions;
   net::Client outgoing{net::ClientOptions{}};
   std::unique_ptr<models::Deliveries> deliveries;  // not started: a test delivers when it wants to
-  std::unique_ptr<jobs::FakeExecutor> executor;  // runs nothing; ends when the clock says so
-  std::unique_ptr<jobs::Jobs> jobs;              // not started
+  std::unique_ptr<jobs::FakeExecutor> executor;    // runs nothing; ends when the clock says so
+  std::unique_ptr<jobs::Jobs> jobs;                // not started
   std::unique_ptr<Platform> platform;
   Routes routes;
   std::unique_ptr<ApiService> service;

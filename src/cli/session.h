@@ -75,15 +75,15 @@ class ResultFile {
 void add_access_commands(CLI::App& app, Session& session);  // login, logout, whoami, context, token, user, certificate
 void add_resource_commands(CLI::App& app,
                            Session& session);  // apply, diff, get, describe, delete, history, rollback, export
-void add_blob_commands(CLI::App& app, Session& session);     // blob, key
-void add_audit_commands(CLI::App& app, Session& session);    // audit
-void add_feature_commands(CLI::App& app, Session& session);  // features
+void add_blob_commands(CLI::App& app, Session& session);      // blob, key
+void add_audit_commands(CLI::App& app, Session& session);     // audit
+void add_feature_commands(CLI::App& app, Session& session);   // features
 void add_simulate_commands(CLI::App& app, Session& session);  // simulate, what-if
-void add_track_commands(CLI::App& app, Session& session);    // experiment, run
-void add_model_commands(CLI::App& app, Session& session);    // model
-void add_dataset_commands(CLI::App& app, Session& session);  // dataset
-void add_job_commands(CLI::App& app, Session& session);      // submit, job, queue, usage
-void add_lineage_commands(CLI::App& app, Session& session);  // lineage, webhook
+void add_track_commands(CLI::App& app, Session& session);     // experiment, run
+void add_model_commands(CLI::App& app, Session& session);     // model
+void add_dataset_commands(CLI::App& app, Session& session);   // dataset
+void add_job_commands(CLI::App& app, Session& session);       // submit, job, queue, usage
+void add_lineage_commands(CLI::App& app, Session& session);   // lineage, webhook
 void add_retention_commands(CLI::App& app, Session& session);
 void add_data_commands(CLI::App& app, Session& session);    // data: erasure of a person's rows
 void add_server_commands(CLI::App& app, Session& session);  // status, api, backup, config show

@@ -191,9 +191,8 @@ void add_local_commands(CLI::App& app, cli::Session& session) {
   auto* keeper = app.add_subcommand("keeper", "The parent of this node's tasks; falaj starts it by itself");
   keeper->group("");
   keeper->add_option("--dir", *keeper_directory, "What it keeps")->required();
-  keeper->callback([&session, keeper_directory] {
-    session.status = execute::local::run_keeper({.directory = *keeper_directory});
-  });
+  keeper->callback(
+      [&session, keeper_directory] { session.status = execute::local::run_keeper({.directory = *keeper_directory}); });
 
   app.add_subcommand("version", "The program's version")->callback([&session] {
     if (session.output().for_people())

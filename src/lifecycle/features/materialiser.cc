@@ -272,8 +272,8 @@ Materialiser::Filled Materialiser::fill(const Where& where, const Definition& de
   return filled;
 }
 
-OnlineView Materialiser::run(const Where& where, const std::string& name, const Materialise& asked,
-                             const sql::Act& act, const table::Workspace::Watch& watch) {
+OnlineView Materialiser::run(const Where& where, const std::string& name, const Materialise& asked, const sql::Act& act,
+                             const table::Workspace::Watch& watch) {
   auto how = asked;
   // What is settled as of a later moment could not be read before that.
   if (how.end_us) how.end_us = std::min(*how.end_us, clock_.wall().count());

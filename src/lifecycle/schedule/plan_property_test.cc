@@ -186,6 +186,9 @@ class World {
                             [&](const Start& s) { return all_.at(s.job).preempts || all_.at(s.job).queue != "a"; }) ||
         !made.preempts.empty();
     if (urgent) promised_.clear();
+    for (const Wait& wait : made.waits) {  // while its queue may hold no more nothing is promised
+      if (wait.reason == Reason::limit || wait.reason == Reason::guarantee) promised_.erase(wait.job);
+    }
     for (const Promised& promised : made.promised) {
       if (!promised.firm || all_.at(promised.job).limit == kNever) continue;
       const auto known = promised_.find(promised.job);
