@@ -185,7 +185,9 @@ class World {
         std::ranges::any_of(made.starts,
                             [&](const Start& s) { return all_.at(s.job).preempts || all_.at(s.job).queue != "a"; }) ||
         !made.preempts.empty();
-    if (urgent) promised_.clear();
+    if (urgent || std::ranges::any_of(made.waits, [](const Wait& w) { return w.reason == Reason::displacing; })) {
+      promised_.clear();
+    }
     for (const Wait& wait : made.waits) {  // while its queue may hold no more nothing is promised
       if (wait.reason == Reason::limit || wait.reason == Reason::guarantee) promised_.erase(wait.job);
     }
