@@ -53,6 +53,10 @@ std::vector<std::string> default_keeper() {
   const auto self = std::filesystem::read_symlink("/proc/self/exe", none);
   const auto beside = self.parent_path() / "falaj-keeper";
   if (!none && ::access(beside.c_str(), X_OK) == 0) return {beside.string()};
+  // Any other program, such as a test, would be started once more and be anything but a keeper.
+  const std::string name = self.filename().string();
+  if (!name.starts_with("falaj") || name.ends_with("_test"))
+    throw Error(Code::unavailable, fmt::format("no keeper to start jobs: {} is not there", beside.string()));
   return {"/proc/self/exe", "keeper"};
 }
 

@@ -37,7 +37,8 @@ struct LocalSettings {
   std::vector<std::string> hidden;  // paths of the server: no job is given them, or a directory that holds them
 };
 
-// falaj-keeper beside this program, else this program's own hidden command "keeper".
+// falaj-keeper beside this program, else this program's own hidden command "keeper". Throws unavailable in a program
+// that has none.
 std::vector<std::string> default_keeper();
 
 // Runs attempts on this machine, through a keeper (local/keeper.h) that outlives this object and this program. Paths of

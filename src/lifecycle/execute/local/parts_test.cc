@@ -19,6 +19,7 @@
 #include "lifecycle/execute/local/gpus.h"
 #include "lifecycle/execute/local/journal.h"
 #include "lifecycle/execute/local/launch_check.h"
+#include "lifecycle/execute/local/local_executor.h"
 #include "lifecycle/execute/local/task_log.h"
 #include "lifecycle/execute/local/wire.h"
 
@@ -377,6 +378,8 @@ TEST(Gpus, TypesAreShort) {
   EXPECT_EQ(gpu_type("NVIDIA H100 80GB HBM3"), "h100");
   EXPECT_EQ(gpu_type("Tesla T4"), "t4");
 }
+
+TEST(DefaultKeeper, IsNeverSomeOtherProgram) { EXPECT_ERROR(default_keeper(), Code::unavailable); }
 
 }  // namespace
 }  // namespace falaj::execute::local
