@@ -5,9 +5,6 @@ import json
 import pathlib
 import re
 import subprocess
-import time
-import urllib.error
-import urllib.request
 
 import servers
 
@@ -75,39 +72,23 @@ class Feast(servers.Server):
 
     def __init__(self, directory, data, workers):
         super().__init__(directory)
-        self.port = None
-        probe = subprocess.run(
-            ["python3", "-c", "import socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); print(s.getsockname()[1])"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        self.port = int(probe.stdout)
+        self.port = servers.free_port()
         self.url = self.feast_url = f"http://127.0.0.1:{self.port}"
         argv = [FEAST / "bin/feast", "-c", data, "serve", "-h", "127.0.0.1", "-p", self.port, "--no-access-log"]
         # By default its workers end after a thousand requests, and with them their connections: to its advantage, not here.
         argv += ["-w", workers, "--max-requests", 0, "--max-requests-jitter", 0]
         self.spawn(argv, servers.clean_environment(FEAST_USAGE="False"), None)
-        deadline = time.monotonic() + servers.START_SECONDS
-        while time.monotonic() < deadline and self.child.poll() is None:
-            try:
-                with urllib.request.urlopen(self.url + "/health", timeout=5):
-                    return
-            except (urllib.error.URLError, OSError):
-                time.sleep(0.1)  # it says nowhere that it is ready
-        log = self.log_tail()
-        self.kill()
-        raise RuntimeError(f"feast serve did not become ready: {log}")
+        self.await_health("feast serve")
 
 
 def peak_mb(server):
     """Most memory that a server and its children had, added up."""
-    total, todo = 0.0, [server.child.pid]
-    while todo:
-        pid = todo.pop()
+    total, family = 0.0, [server.child.pid]
+    while family:
+        pid = family.pop()
         try:
             status = pathlib.Path(f"/proc/{pid}/status").read_text()
-            todo += [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+            family += [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
         except OSError:
             continue
         total += int(re.search(r"VmHWM:\s+(\d+)", status).group(1)) / 1024

@@ -49,6 +49,13 @@ def clean_environment(**more):
     }
 
 
+def free_port():
+    """For servers that cannot be given port 0."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 class Server:
     """A child process and the group it leads."""
 
@@ -68,6 +75,19 @@ class Server:
                 start_new_session=True,
                 cwd=self.directory,
             )
+
+    def await_health(self, name):
+        """Until it answers: it says nowhere that it is ready."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.child.poll() is None:
+            try:
+                with urllib.request.urlopen(self.url + "/health", timeout=5):
+                    return
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.1)
+        log = self.log_tail()
+        self.kill()
+        raise RuntimeError(f"{name} did not become ready: {log}")
 
     def log_tail(self):
         return (self.directory / "log").read_text(errors="replace")[-3000:]
@@ -102,9 +122,7 @@ class Mlflow(Server):
     def __init__(self, directory, generation, store="sql", workers=None):
         super().__init__(directory)
         self.generation, self.store, self.workers = generation, store, workers
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = self.tracking_uri = f"http://127.0.0.1:{self.port}"
         self.start()
 
@@ -134,16 +152,7 @@ class Mlflow(Server):
             ),
             None,
         )
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and self.child.poll() is None:
-            try:
-                with urllib.request.urlopen(self.url + "/health", timeout=5):
-                    return
-            except (urllib.error.URLError, OSError):
-                time.sleep(0.1)  # it says nowhere that it is ready
-        log = self.log_tail()
-        self.kill()
-        raise RuntimeError(f"mlflow server did not become ready: {log}")
+        self.await_health("mlflow server")
 
 
 class Falaj(Server):

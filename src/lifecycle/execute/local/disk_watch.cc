@@ -50,7 +50,7 @@ void DiskWatch::look() {
       return;
     }
   }
-  next_ = loop_.after(kSoonest, [this] { look(); });  // too many processes or files for now
+  next_ = loop_.after(kSoonest, [this] { look(); });  // too many processes or files just then
 }
 
 void DiskWatch::hear() {
