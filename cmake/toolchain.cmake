@@ -67,4 +67,12 @@ file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 file(CREATE_LINK ${CMAKE_SOURCE_DIR}/third_party/@duckdb_node-bindings-linux-x64/libduckdb.so
      ${CMAKE_BINARY_DIR}/lib/libduckdb.so SYMBOLIC)
 set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+
+# ONNX Runtime is opened while a program runs (compute/infer), so that another build of it can stand in: only its headers
+# are compiled with, and its library lies beside DuckDB's.
+add_library(onnxruntime_headers INTERFACE)
+target_include_directories(onnxruntime_headers SYSTEM INTERFACE
+                           ${CMAKE_SOURCE_DIR}/third_party/libonnxruntime-dev/onnxruntime)
+file(CREATE_LINK ${CMAKE_SOURCE_DIR}/third_party/onnxruntime-node/libonnxruntime.so.1
+     ${CMAKE_BINARY_DIR}/lib/libonnxruntime.so.1 SYMBOLIC)
 add_compile_definitions(BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_BOOST_DATE_TIME)

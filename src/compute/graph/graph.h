@@ -21,6 +21,9 @@ inline constexpr std::int64_t kOpset = 17;
 inline constexpr std::int64_t kMlOpset = 3;
 inline constexpr std::string_view kMl = "ai.onnx.ml";
 
+// The number ONNX has for it, as Cast takes it.
+std::int64_t onnx_type(Element element);
+
 // A size, or a name for one that each call decides ("rows"), or an empty name for one of which nothing is known.
 using Dimension = std::variant<std::int64_t, std::string>;
 inline constexpr std::string_view kRows = "rows";
