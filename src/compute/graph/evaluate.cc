@@ -62,15 +62,10 @@ std::vector<Table> tables_of(const Fitted& fitted) {
   return out;
 }
 
-Slabs::Slab* Slabs::take() {
-  if (free_.empty()) {
-    all_.push_back(std::make_unique<Slab>());
-    all_.back()->home = this;
-    return all_.back().get();
-  }
-  Slab* slab = free_.back();
-  free_.pop_back();
-  return slab;
+void Slabs::make_more() {
+  memory_.push_back(std::make_unique_for_overwrite<std::byte[]>(kAtOnce * each_));
+  for (std::size_t k = 0; k < kAtOnce; ++k)
+    free_.push_back(&all_.emplace_back(Slab{memory_.back().get() + k * each_, 0, this}));
 }
 
 // ---- Building blocks.

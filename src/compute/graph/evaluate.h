@@ -2,7 +2,9 @@
 #pragma once
 // Private to graph: the machine of lowering.h that works on numbers, a few hundred rows at a time, column by column.
 
+#include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,7 +31,7 @@ class Slabs {
   static constexpr std::size_t kRowsMax = 256;
 
   struct Slab {
-    alignas(64) std::byte bytes[kRowsMax * sizeof(double)];
+    std::byte* bytes = nullptr;
     std::uint32_t uses = 0;
     Slabs* home = nullptr;
   };
@@ -53,10 +55,24 @@ class Slabs {
     Slab* slab_ = nullptr;
   };
 
-  Slab* take();
+  explicit Slabs(std::size_t rows) : each_((std::min(rows, kRowsMax) * sizeof(double) + 63) / 64 * 64) {}
+  Slabs(const Slabs&) = delete;
+  Slabs& operator=(const Slabs&) = delete;
+
+  Slab* take() {
+    if (free_.empty()) make_more();
+    Slab* slab = free_.back();
+    free_.pop_back();
+    return slab;
+  }
 
  private:
-  std::vector<std::unique_ptr<Slab>> all_;
+  static constexpr std::size_t kAtOnce = 64;
+  void make_more();
+
+  std::size_t each_;  // bytes
+  std::vector<std::unique_ptr<std::byte[]>> memory_;
+  std::deque<Slab> all_;
   std::vector<Slab*> free_;
 };
 

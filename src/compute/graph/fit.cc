@@ -224,7 +224,7 @@ Fitter& Fitter::operator=(Fitter&&) noexcept = default;
 void Fitter::add(const Batch& batch) {
   Rep& rep = *rep_;
   check_batch(batch, rep.fitted.columns);
-  Slabs slabs;
+  Slabs slabs(batch.rows);
   for (std::size_t first = 0; first < batch.rows && !rep.layout.wide.empty(); first += Slabs::kRowsMax) {
     const std::size_t rows = std::min(Slabs::kRowsMax, batch.rows - first);
     Evaluator machine(batch, rep.fitted.columns, rep.tables, slabs, first, rows);

@@ -47,7 +47,10 @@ class Lowering {
   void values() {
     if (l_.wide.empty()) return;
     std::vector<Value> columns;
-    for (const std::size_t column : l_.wide) columns.push_back(m_.cast(m_.input(column), Element::float64));
+    for (const std::size_t column : l_.wide) {
+      const bool as_it_is = f_.columns[column].element() == Element::float64;
+      columns.push_back(as_it_is ? m_.input(column) : m_.cast(m_.input(column), Element::float64));
+    }
     wide_ = m_.concat(columns);
     values_ = l_.parts.empty() ? wide_ : m_.concat({wide_, parts()});
     // Not-a-number, infinite, or too large for a float: all of them differ from themselves by something.
@@ -68,7 +71,7 @@ class Lowering {
       log.push_back(std::get<Number>(f_.features[use.feature].how).log);
     }
     const auto at = positions(l_.numbers);
-    Value x = m_.choose(m_.pick(missing_, at), fill, m_.pick(values_, at));
+    Value x = m_.choose(of_values(missing_, at), fill, of_values(values_, at));
     if (any(low, [](double v) { return v > -kInfinity; })) x = m_.choose(m_.less(x, low), low, x);
     if (any(high, [](double v) { return v < kInfinity; })) x = m_.choose(m_.greater(x, high), high, x);
     if (any(log, [](auto v) { return v != 0; })) {
@@ -91,7 +94,7 @@ class Lowering {
       Wholes indicated;
       for (const auto& use : l_.numbers)
         if (std::get<Number>(f_.features[use.feature].how).indicator) indicated.push_back(as_whole(use.value));
-      if (!indicated.empty()) floats.push_back(m_.cast(m_.pick(missing_, indicated), Element::float32));
+      if (!indicated.empty()) floats.push_back(m_.cast(of_values(missing_, indicated), Element::float32));
     }
     if (!l_.cycles.empty()) floats.push_back(cycles());
     Result out{};
@@ -109,6 +112,15 @@ class Lowering {
     for (const auto& use : uses) out.push_back(as_whole(use.value));
     return out;
   }
+  // Some columns of a matrix of `width`; the matrix itself when it is all of them.
+  Value picked(const Value& from, const Wholes& at, std::size_t width) {
+    bool whole = at.size() == width;
+    for (std::size_t k = 0; whole && k < width; ++k) whole = at[k] == as_whole(k);
+    return whole ? from : m_.pick(from, at);
+  }
+  Value of_values(const Value& from, const Wholes& at) { return picked(from, at, l_.wide.size() + l_.parts.size()); }
+  Value of_ids(const Value& from, const Wholes& at) { return picked(from, at, l_.feature_of_id.size()); }
+
   template <class Row, class Test>
   static bool any(const Row& row, Test test) {
     return std::any_of(row.begin(), row.end(), test);
@@ -142,9 +154,9 @@ class Lowering {
         shift.push_back(2 * std::numbers::pi * quarter);
       }
     }
-    const Value phase = m_.divide(place_in(m_.pick(values_, at), period), period);
+    const Value phase = m_.divide(place_in(of_values(values_, at), period), period);
     const Value wave = m_.sin(m_.add(m_.multiply(phase, turns), shift));
-    return m_.cast(m_.choose(m_.pick(missing_, at), Reals(at.size(), 0.0), wave), Element::float32);
+    return m_.cast(m_.choose(of_values(missing_, at), Reals(at.size(), 0.0), wave), Element::float32);
   }
 
   // Every category's id, in the order of Layout::feature_of_id.
@@ -175,7 +187,7 @@ class Lowering {
     }
     const auto from = positions(l_.by_bucket);
     const Reals nothing(from.size(), std::numeric_limits<double>::quiet_NaN());
-    const Value x = m_.choose(m_.pick(missing_, from), nothing, m_.pick(values_, from));
+    const Value x = m_.choose(of_values(missing_, from), nothing, of_values(values_, from));
     return m_.count(m_.at_least(m_.pick(x, at), bounds), owner, l_.by_bucket.size());
   }
 
@@ -186,7 +198,7 @@ class Lowering {
       marker.push_back(static_cast<double>(f_.template fit<FittedCategory>(use.feature).missing));
     // Beyond these a cast to a whole number is undefined.
     const Reals least(at.size(), -9e18), most(at.size(), 9e18);
-    Value x = m_.choose(m_.pick(missing_, at), marker, m_.pick(values_, at));
+    Value x = m_.choose(of_values(missing_, at), marker, of_values(values_, at));
     x = m_.choose(m_.less(x, least), least, x);
     x = m_.choose(m_.greater(x, most), most, x);
     const Value whole = m_.cast(x, Element::int64);
@@ -221,9 +233,9 @@ class Lowering {
       for (std::size_t k = encode.other ? 0 : 1; k < encode.cardinality; ++k)
         owner.push_back(as_whole(id)), slot.push_back(as_whole(k));
     }
-    if (!codes.empty()) floats.push_back(m_.cast(m_.pick(all, codes), Element::float32));
-    if (!owner.empty()) floats.push_back(m_.cast(m_.equal(m_.pick(all, owner), slot), Element::float32));
-    if (!embedded.empty()) out.ids = m_.pick(all, embedded);
+    if (!codes.empty()) floats.push_back(m_.cast(of_ids(all, codes), Element::float32));
+    if (!owner.empty()) floats.push_back(m_.cast(m_.equal(of_ids(all, owner), slot), Element::float32));
+    if (!embedded.empty()) out.ids = of_ids(all, embedded);
   }
 
   const Fitted& f_;

@@ -15,14 +15,17 @@ namespace {
 
 constexpr std::string_view kKindNames[] = {"float64", "float32", "int64", "boolean", "text", "timestamp"};
 
-// To rows of `width` numbers from columns; a few columns at a time, so that the rows written to stay in the cache.
+// To rows from columns; a cache line of each column at a time, so that the rows written to stay in the cache too.
 template <class T>
 void transpose(const Evaluator::Value& from, std::size_t rows, T* out) {
+  constexpr std::size_t kLine = 64 / sizeof(T);
   const std::size_t width = from.columns.size();
-  for (std::size_t c = 0; c < width; ++c) {
-    const T* in = from.at<T>(c);
-    T* to = out + c;
-    for (std::size_t r = 0; r < rows; ++r, to += width) *to = in[r];
+  for (std::size_t first = 0; first < rows; first += kLine) {
+    const std::size_t end = std::min(rows, first + kLine);
+    for (std::size_t c = 0; c < width; ++c) {
+      const T* in = from.at<T>(c);
+      for (std::size_t r = first; r < end; ++r) out[r * width + c] = in[r];
+    }
   }
 }
 
@@ -121,7 +124,7 @@ void Transform::apply(const Batch& batch, std::span<float> floats, std::span<std
   const std::size_t floats_wide = float_names().size(), ids_wide = rep_->ids.size();
   CHECK(floats.size() == batch.rows * floats_wide, "room for every float");
   CHECK(ids.size() == batch.rows * ids_wide, "room for every id");
-  Slabs slabs;
+  Slabs slabs(batch.rows);
   for (std::size_t first = 0; first < batch.rows; first += Slabs::kRowsMax) {
     const std::size_t rows = std::min(Slabs::kRowsMax, batch.rows - first);
     Evaluator machine(batch, columns(), rep_->tables, slabs, first, rows);
