@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/trainings.h"
+
+#include <fmt/format.h>
+
+#include "foundation/base/error.h"
+
+namespace falaj::api {
+
+jobs::NewJob job_of_training(std::string name, std::map<std::string, std::string> labels,
+                             const recipe::Training& training) {
+  jobs::NewJob job;
+  auto& spec = job.spec;
+  const auto& asked = training.resources;
+  spec.command = {kTrainer};
+  spec.cpus = asked.cpus;
+  spec.memory_bytes = asked.memory_bytes;
+  spec.tasks = asked.tasks;
+  spec.gpus = asked.gpus;
+  spec.queue = asked.queue;
+  spec.priority_class = asked.priority_class;
+  spec.executor = asked.executor;
+  spec.time_limit_us = asked.time_limit_us;
+  spec.preemptible = asked.preemptible;
+  jobs::InputSpec rows;
+  rows.name = "data";
+  rows.dataset = training.data.dataset;
+  rows.service = training.data.service;
+  rows.spine = training.data.spine;
+  jobs::InputSpec recipe;
+  recipe.name = "training";
+  recipe.text = json::serialize(encode(training));
+  spec.inputs = {std::move(rows), std::move(recipe)};
+  spec.run.experiment = training.experiment.empty() ? name : training.experiment;
+  spec.run.model = training.registered.model.empty() ? name : training.registered.model;
+  spec.run.alias = training.registered.alias;
+  job.labels = std::move(labels);
+  job.name = std::move(name);
+  return job;
+}
+
+void register_run_model(models::Registry& registry, const models::Where& where, const std::string& run_id,
+                        const std::string& model, const std::string& alias) {
+  const auto act = [&](std::string_view verb) {
+    return sql::Act{"system/jobs", std::string(verb), where.scope().str(), ""};
+  };
+  try {
+    registry.create_model(where, model, {}, "", act("model.create"));
+  } catch (const Error& e) {
+    if (e.code() != Code::exists) throw;
+  }
+  const auto source = fmt::format("runs:/{}/model", run_id);
+  models::Search search;
+  search.filter = fmt::format("run_id = '{}'", run_id);
+  std::optional<models::Version> version;
+  for (const auto& found : registry.search_versions(where, search).items)
+    if (found.model == model && found.source == source) version = found;
+  if (!version)
+    version = registry.create_version(where, {model, source, run_id, "", "", "", {}}, act("model.version.create"));
+  if (!alias.empty()) registry.set_alias(where, model, alias, version->number, act("model.alias"));
+}
+
+}  // namespace falaj::api

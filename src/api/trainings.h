@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "compute/recipe/recipe.h"
+#include "lifecycle/jobs/spec.h"
+#include "lifecycle/models/registry.h"
+
+namespace falaj::api {
+
+inline constexpr char kTrainer[] = "falaj-train";  // the first word of its job's command
+
+// The job that carries out a training. It needs no network and no credential: it reads what is staged for it, tells its
+// metrics by a file, and what it leaves becomes files of its run and a version of a model when it has succeeded.
+jobs::NewJob job_of_training(std::string name, std::map<std::string, std::string> labels,
+                             const recipe::Training& training);
+
+// Makes what a run left below "model" a version of a registered model, which is made when missing. Once: again it finds
+// what it made.
+void register_run_model(models::Registry& registry, const models::Where& where, const std::string& run_id,
+                        const std::string& model, const std::string& alias);
+
+}  // namespace falaj::api

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "compute/train/packed.h"
+#include "foundation/sys/clock.h"
+
+namespace falaj::train {
+
+// The order in which an epoch sees rows: blocks of neighbours are dealt out at random, and rows are shuffled within a
+// few blocks at a time, so that a disk reads long pieces and a model sees mixed ones. It depends on nothing but these
+// numbers: whoever knows them can go on at any step.
+struct Order {
+  std::size_t rows = 0;
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+  bool shuffled = true;
+
+  static constexpr std::size_t kBlock = 512, kBlocks = 64;  // rows of a block; blocks of a window
+  static constexpr std::size_t kWindow = kBlock * kBlocks;
+  std::size_t windows() const { return (rows + kWindow - 1) / kWindow; }
+  // The rows of a window, in the order they are seen. Each row is in exactly one window of an epoch.
+  std::vector<std::uint32_t> window(std::size_t number) const;
+};
+
+struct BatchOptions {
+  std::size_t batch = 1024;         // rows a step, of all ranks together
+  std::size_t rank = 0, ranks = 1;  // each step's rows are shared out evenly
+  std::uint64_t seed = 0;
+  bool shuffled = true;
+};
+
+// How many steps an epoch has: rows that do not fill a step are left for another epoch, unless there is only one.
+std::size_t steps_of(std::size_t rows, const BatchOptions& options);
+
+// The batches of one epoch from a step on, made ready by a thread of their own while the last one is being used.
+class Batches {
+ public:
+  // Requires: `rows` outlives it and has a row for every rank.
+  Batches(const Packed& rows, const BatchOptions& options, std::uint64_t epoch, std::size_t from_step,
+          const sys::Clock& clock);
+  ~Batches();
+
+  // The next one, or null when the epoch is over. Valid until the next call. Throws what reading threw.
+  const RowBlock* next();
+  sys::Micros waited() const;  // in next(), so far
+
+ private:
+  struct Rep;
+  std::unique_ptr<Rep> rep_;
+};
+
+}  // namespace falaj::train

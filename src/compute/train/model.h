@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compute/graph/graph.h"
+#include "compute/graph/transform.h"
+#include "compute/recipe/recipe.h"
+#include "compute/train/checkpoint.h"
+#include "compute/train/packed.h"
+#include "compute/train/prepare.h"
+#include "foundation/sys/clock.h"
+
+namespace falaj::train {
+
+// A model that has learned. One thread at a time.
+class Model {
+ public:
+  virtual ~Model() = default;
+  // Problem::outputs() numbers a row: a probability of class 1, of each class, or the value itself.
+  virtual std::vector<float> predict(const Packed& rows) = 0;
+  // Adds what makes predictions of a transform's outputs, and returns their name: [rows, outputs] tensor(float).
+  virtual std::string emit(graph::Graph& graph, const graph::Transform::Emitted& inputs) = 0;
+  struct Importance {
+    std::string feature;
+    double share = 0;  // of all; 0 to 1
+  };
+  virtual std::vector<Importance> importance() { return {}; }  // most important first; none when it is not known
+};
+
+// What happened so far, told as it happens.
+struct Told {
+  std::size_t step = 0, steps = 0;  // rounds of trees, steps of a network
+  std::vector<std::pair<std::string, double>> metrics;
+};
+
+// What a training has around it.
+struct Surroundings {
+  const sys::Clock& clock;
+  Checkpoints& checkpoints;
+  std::function<void(const Told&)> tell;
+  std::function<bool()> must_stop;  // somebody wants the place: save what was learned, and go
+  int threads = 1;
+};
+
+// Thrown when must_stop() was obeyed: what was learned is in the checkpoint.
+struct Stopped {};
+
+// Learns until the recipe says that it is enough. Goes on from the newest checkpoint of the same recipe.
+std::unique_ptr<Model> train_trees(const recipe::Training& training, const Problem& problem,
+                                   const graph::Transform& transform, const Rows::Parts& parts, Surroundings& around);
+std::unique_ptr<Model> train_network(const recipe::Training& training, const Problem& problem,
+                                     const graph::Transform& transform, const Rows::Parts& parts, Surroundings& around);
+
+}  // namespace falaj::train

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+// libtorch is in this file and nowhere in our headers: they take a compiler twenty seconds.
+#include <torch/torch.h>
+
+#include <ATen/autocast_mode.h>
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "compute/train/batches.h"
+#include "compute/train/layers.h"
+#include "compute/train/model.h"
+#include "foundation/base/error.h"
+
+namespace falaj::train {
+namespace {
+
+using torch::Tensor;
+
+constexpr std::size_t kRowsAtOnce = 8192;  // of predicting
+
+// All weights of a plan in one piece of memory, and each as a part of it. One piece is what an optimiser steps over,
+// what ranks exchange and what a checkpoint holds.
+class Weights {
+ public:
+  Weights(const Plan& plan, std::uint64_t seed)
+      : flat_(torch::zeros({plan.parameters()})), gradient_(torch::zeros_like(flat_)) {
+    torch::Generator generator = at::detail::createCPUGenerator(seed);
+    std::int64_t at = 0;
+    torch::NoGradGuard no_gradient;
+    for (const auto& weight : plan.weights) {
+      auto part = flat_.narrow(0, at, weight.count());
+      if (weight.init == Weight::Init::ones) part.fill_(1);
+      if (weight.init == Weight::Init::uniform) part.uniform_(-weight.bound, weight.bound, generator);
+      auto leaf = part.view(weight.sizes).variable_data().requires_grad_(true);
+      leaf.mutable_grad() = gradient_.narrow(0, at, weight.count()).view(weight.sizes);
+      parts_.push_back(leaf);
+      at += weight.count();
+    }
+  }
+
+  const Tensor& operator[](std::size_t i) const { return parts_[i]; }
+  Tensor& flat() { return flat_; }
+  Tensor& gradient() { return gradient_; }
+
+  std::vector<std::vector<float>> values() const {
+    std::vector<std::vector<float>> out;
+    for (const auto& part : parts_) out.emplace_back(part.data_ptr<float>(), part.data_ptr<float>() + part.numel());
+    return out;
+  }
+
+ private:
+  Tensor flat_, gradient_;
+  std::vector<Tensor> parts_;
+};
+
+Tensor forward(const Plan& plan, const Weights& weights, const Tensor& numbers, const Tensor& ids, bool training) {
+  Tensor x;
+  std::vector<Tensor> kept;
+  for (const auto& layer : plan.layers) {
+    switch (layer.op) {
+      case Layer::Op::join: {
+        std::vector<Tensor> parts;
+        if (numbers.size(1) > 0) parts.push_back(numbers);
+        for (std::size_t i = 0; i < layer.weights.size(); ++i)
+          parts.push_back(torch::embedding(weights[layer.weights[i]], ids.select(1, static_cast<std::int64_t>(i))));
+        x = parts.size() == 1 ? parts[0] : torch::cat(parts, 1);
+        break;
+      }
+      case Layer::Op::linear:
+        x = torch::linear(x, weights[layer.weights[0]], weights[layer.weights[1]]);
+        break;
+      case Layer::Op::relu:
+        x = torch::relu(x);
+        break;
+      case Layer::Op::norm:
+        x = torch::layer_norm(x, {layer.in}, weights[layer.weights[0]], weights[layer.weights[1]], 1e-5);
+        break;
+      case Layer::Op::dropout:
+        x = torch::dropout(x, layer.a, training);
+        break;
+      case Layer::Op::keep:
+        kept.push_back(x);
+        break;
+      case Layer::Op::add:
+        x = x + kept.back();
+        kept.pop_back();
+        break;
+      case Layer::Op::scale:
+        x = x * layer.a + layer.b;
+        break;
+    }
+  }
+  return x;
+}
+
+struct Inputs {
+  Tensor numbers, ids, labels, weights;
+};
+Inputs inputs_of(const RowBlock& block, const Layout& layout) {
+  const auto n = static_cast<std::int64_t>(block.rows);
+  const auto view = [](const std::vector<float>& values, at::IntArrayRef sizes) {
+    return torch::from_blob(const_cast<float*>(values.data()), sizes);
+  };
+  Inputs out;
+  out.numbers = view(block.numbers, {n, static_cast<std::int64_t>(layout.numbers)});
+  out.ids = torch::from_blob(const_cast<std::int32_t*>(block.ids.data()), {n, static_cast<std::int64_t>(layout.ids)},
+                             torch::kInt32);
+  out.labels = view(block.labels, {n});
+  out.weights = view(block.weights, {n});
+  return out;
+}
+
+Tensor linked(const Tensor& out, Objective objective) {
+  if (objective == Objective::binary) return torch::sigmoid(out);
+  if (objective == Objective::multiclass) return torch::softmax(out, 1);
+  return out;
+}
+
+Tensor loss_of(const Tensor& out, const Inputs& rows, Objective objective, double deviation) {
+  Tensor each;
+  if (objective == Objective::binary) {
+    each = torch::binary_cross_entropy_with_logits(out.squeeze(1), rows.labels, {}, {}, at::Reduction::None);
+  } else if (objective == Objective::multiclass) {
+    each = torch::cross_entropy_loss(out, rows.labels.to(torch::kInt64), {}, at::Reduction::None);
+  } else {
+    each = torch::mse_loss(out.squeeze(1), rows.labels, at::Reduction::None) / (deviation * deviation);
+  }
+  return (each * rows.weights).sum() / rows.weights.sum();
+}
+
+// Steps over all weights at once.
+class Optimiser {
+ public:
+  Optimiser(const recipe::Network& network, const Plan& plan)
+      : network_(network),
+        first_(torch::zeros({plan.parameters()})),
+        second_(torch::zeros({network.optimiser == "sgd" ? 0 : plan.parameters()})) {
+    // What decays is decided weight by weight.
+    std::vector<Tensor> factors;
+    for (const auto& weight : plan.weights)
+      factors.push_back(torch::full({weight.count()}, weight.decays ? 1.0F : 0.0F));
+    decays_ = torch::cat(factors);
+  }
+
+  void step(Tensor& weights, Tensor& gradient, double rate) {
+    torch::NoGradGuard no_gradient;
+    ++steps_;
+    if (network_.clip > 0) {
+      const double norm = gradient.norm().item<float>();
+      if (norm > network_.clip) gradient.mul_(network_.clip / norm);
+    }
+    if (network_.optimiser == "sgd") {
+      if (network_.weight_decay > 0) gradient.addcmul_(weights, decays_, network_.weight_decay);
+      first_.mul_(network_.momentum).add_(gradient);
+      weights.add_(first_, -rate);
+      return;
+    }
+    constexpr double kFirst = 0.9, kSecond = 0.999, kEpsilon = 1e-8;
+    if (network_.optimiser == "adamw" && network_.weight_decay > 0)
+      weights.addcmul_(weights * decays_, torch::ones({1}), -rate * network_.weight_decay);
+    first_.lerp_(gradient, 1 - kFirst);
+    second_.mul_(kSecond).addcmul_(gradient, gradient, 1 - kSecond);
+    const double one = 1 - std::pow(kFirst, static_cast<double>(steps_));
+    const double two = 1 - std::pow(kSecond, static_cast<double>(steps_));
+    weights.addcdiv_(first_, (second_ / two).sqrt_().add_(kEpsilon), -rate / one);
+  }
+
+  Tensor& first() { return first_; }
+  Tensor& second() { return second_; }
+  std::uint64_t& steps() { return steps_; }
+
+ private:
+  const recipe::Network& network_;
+  Tensor first_, second_, decays_;
+  std::uint64_t steps_ = 0;
+};
+
+double rate_at(const recipe::Network& network, std::size_t step, std::size_t steps) {
+  const auto warmup = std::max<double>(1, network.warmup * static_cast<double>(steps));
+  const auto at = static_cast<double>(step);
+  if (at < warmup) return network.learning_rate * (at + 1) / warmup;
+  const double done = (at - warmup) / std::max(1.0, static_cast<double>(steps) - warmup);
+  if (network.schedule == "cosine") return network.learning_rate * 0.5 * (1 + std::cos(M_PI * done));
+  if (network.schedule == "linear") return network.learning_rate * (1 - done);
+  return network.learning_rate;
+}
+
+class NetworkModel final : public Model {
+ public:
+  NetworkModel(Plan plan, std::vector<std::vector<float>> weights, Objective objective)
+      : plan_(std::move(plan)), values_(std::move(weights)), weights_(plan_, 0), objective_(objective) {
+    torch::NoGradGuard no_gradient;
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      std::memcpy(weights_[i].data_ptr<float>(), values_[i].data(), values_[i].size() * sizeof(float));
+  }
+  std::vector<float> predict(const Packed& rows) override { return predict(plan_, weights_, rows, objective_); }
+
+  static std::vector<float> predict(const Plan& plan, const Weights& weights, const Packed& rows, Objective objective) {
+    torch::NoGradGuard no_gradient;
+    std::vector<float> out;
+    RowBlock block;
+    for (std::size_t first = 0; first < rows.rows(); first += kRowsAtOnce) {
+      rows.read(first, std::min(kRowsAtOnce, rows.rows() - first), block);
+      const auto in = inputs_of(block, rows.layout());
+      const auto predicted = linked(forward(plan, weights, in.numbers, in.ids, false), objective).contiguous();
+      out.insert(out.end(), predicted.data_ptr<float>(), predicted.data_ptr<float>() + predicted.numel());
+    }
+    return out;
+  }
+
+  std::string emit(graph::Graph& graph, const graph::Transform::Emitted& inputs) override {
+    const auto out = emit_layers(plan_, values_, graph, inputs);
+    if (objective_ == Objective::binary) return graph.add_node("Sigmoid", {out});
+    if (objective_ == Objective::multiclass) return graph.add_node("Softmax", {out}, {{"axis", std::int64_t{1}}});
+    return out;
+  }
+
+ private:
+  const Plan plan_;
+  const std::vector<std::vector<float>> values_;
+  Weights weights_;
+  const Objective objective_;
+};
+
+struct Moments {
+  double mean = 0, deviation = 1;
+};
+Moments moments_of(const Packed& rows) {
+  RowBlock block;
+  double n = 0, mean = 0, squares = 0;
+  for (std::size_t first = 0; first < rows.rows(); first += kRowsAtOnce) {
+    rows.read(first, std::min(kRowsAtOnce, rows.rows() - first), block);
+    for (const double v : block.labels) {
+      n += 1;
+      const double delta = v - mean;
+      mean += delta / n;
+      squares += delta * (v - mean);
+    }
+  }
+  const double deviation = n > 1 ? std::sqrt(squares / (n - 1)) : 0;
+  return {mean, deviation > 0 ? deviation : 1};
+}
+
+class NetworkTraining {
+ public:
+  NetworkTraining(const recipe::Training& training, const Problem& problem, const graph::Transform& transform,
+                  const Rows::Parts& parts, Surroundings& around)
+      : training_(training),
+        network_(training.network),
+        problem_(problem),
+        transform_(transform),
+        parts_(parts),
+        around_(around),
+        label_(problem.objective == Objective::regression ? moments_of(*parts.train) : Moments{}),
+        plan_(plan_network(network_, transform, problem.outputs(), label_.mean, label_.deviation)),
+        weights_(plan_, static_cast<std::uint64_t>(training.seed)),
+        optimiser_(network_, plan_),
+        options_{static_cast<std::size_t>(recipe::batch_size(network_).value_or(1024)), 0, 1,
+                 static_cast<std::uint64_t>(training.seed), true},
+        steps_(steps_of(parts.train->rows(), options_)) {
+    at::set_num_threads(around.threads);
+    best_weights_ = weights_.flat().clone();
+    resume();
+  }
+
+  std::unique_ptr<Model> run() {
+    saved_ = around_.clock.now();
+    const auto epochs = static_cast<std::size_t>(network_.epochs);
+    while (epoch_ < epochs &&
+           !(training_.patience > 0 && epoch_ > best_epoch_ + static_cast<std::size_t>(training_.patience))) {
+      run_epoch(epochs);
+      evaluate(epochs);
+    }
+    torch::NoGradGuard no_gradient;
+    weights_.flat().copy_(best_weights_);
+    return std::make_unique<NetworkModel>(plan_, weights_.values(), problem_.objective);
+  }
+
+ private:
+  void run_epoch(std::size_t epochs) {
+    Batches batches(*parts_.train, options_, epoch_, step_, around_.clock);
+    while (const auto* block = batches.next()) {
+      const auto at = epoch_ * steps_ + step_;
+      // Chance depends on the place alone: who goes on from a checkpoint draws the same.
+      torch::manual_seed(static_cast<std::uint64_t>(training_.seed) * 1'000'003 + at);
+      const auto in = inputs_of(*block, parts_.train->layout());
+      Tensor loss;
+      {
+        const bool low = network_.precision == "bf16";
+        if (low) {
+          at::autocast::set_cpu_enabled(true);
+          at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
+        }
+        const auto out = forward(plan_, weights_, in.numbers, in.ids, true);
+        if (low) {
+          at::autocast::clear_cache();
+          at::autocast::set_cpu_enabled(false);
+        }
+        loss = loss_of(out.to(torch::kFloat32), in, problem_.objective, label_.deviation);
+      }
+      if (network_.accumulate > 1) loss = loss / static_cast<double>(network_.accumulate);
+      loss.backward();
+      loss_sum_ += loss.item<float>() * static_cast<double>(network_.accumulate);
+      ++losses_;
+      ++step_;
+      if (step_ % static_cast<std::size_t>(network_.accumulate) == 0 || step_ == steps_) {
+        optimiser_.step(weights_.flat(), weights_.gradient(), rate_at(network_, at, epochs * steps_));
+        weights_.gradient().zero_();
+      }
+      if (!std::isfinite(loss_sum_))
+        throw Error(
+            Code::invalid,
+            fmt::format("network.learningRate: the loss is not a number any more at step {}; try a smaller one than {}",
+                        at, network_.learning_rate));
+      tell(epochs);
+      look_up(false);
+    }
+  }
+
+  void tell(std::size_t epochs) {
+    constexpr std::size_t kEvery = 50;
+    if (losses_ < kEvery && step_ != steps_) return;
+    around_.tell(
+        {epoch_ * steps_ + step_, epochs * steps_, {{"train_loss", loss_sum_ / static_cast<double>(losses_)}}});
+    loss_sum_ = 0;
+    losses_ = 0;
+  }
+
+  void evaluate(std::size_t epochs) {
+    ++epoch_;
+    step_ = 0;
+    std::vector<float> labels, groups;
+    RowBlock block;
+    const auto& rows = *parts_.valid;
+    for (std::size_t first = 0; first < rows.rows(); first += kRowsAtOnce) {
+      rows.read(first, std::min(kRowsAtOnce, rows.rows() - first), block);
+      labels.insert(labels.end(), block.labels.begin(), block.labels.end());
+    }
+    const auto predicted = NetworkModel::predict(plan_, weights_, rows, problem_.objective);
+    const auto all = scores(problem_.objective, predicted, labels, problem_.outputs());
+    auto decides = std::find_if(all.begin(), all.end(), [&](const auto& s) { return s.name == training_.metric; });
+    if (decides == all.end()) decides = all.begin();
+    const double value = decides->score.value;
+    const bool better = best_epoch_ == 0 || (higher_is_better(decides->name) ? value > best_ : value < best_);
+    if (better) {
+      best_ = value;
+      best_epoch_ = epoch_;
+      torch::NoGradGuard no_gradient;
+      best_weights_.copy_(weights_.flat());
+    }
+    Told told{epoch_ * steps_, epochs * steps_, {}};
+    for (const auto& one : all) told.metrics.emplace_back("valid_" + one.name, one.score.value);
+    around_.tell(told);
+    look_up(epoch_ == epochs);
+  }
+
+  // Saves when it is time to, and goes when somebody wants the place.
+  void look_up(bool at_end) {
+    const bool stop = around_.must_stop();
+    if (!stop && (at_end || around_.clock.now() - saved_ < sys::Micros(training_.checkpoints.every_us))) return;
+    if (step_ % static_cast<std::size_t>(network_.accumulate) != 0 && step_ != steps_) return;  // in the middle of one
+    save();
+    saved_ = around_.clock.now();
+    if (stop) throw Stopped{};
+  }
+
+  void save() {
+    Checkpoint checkpoint;
+    checkpoint.number = epoch_ * steps_ + step_;
+    const auto put = [&](const char* name, const Tensor& tensor) {
+      const auto view = std::as_bytes(std::span(tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())));
+      checkpoint.parts[name] = Bytes(view.begin(), view.end());
+    };
+    put("weights", weights_.flat());
+    put("first", optimiser_.first());
+    put("second", optimiser_.second());
+    put("best", best_weights_);
+    ByteWriter position;
+    for (const auto n :
+         {std::uint64_t{epoch_}, std::uint64_t{step_}, optimiser_.steps(), std::uint64_t{best_epoch_},
+          std::bit_cast<std::uint64_t>(best_), std::bit_cast<std::uint64_t>(loss_sum_), std::uint64_t{losses_}})
+      position.u64(n);
+    checkpoint.parts["position"] = position.take();
+    checkpoint.parts["transform"] = transform_.encode();
+    around_.checkpoints.save(checkpoint);
+  }
+
+  void resume() {
+    const auto checkpoint = around_.checkpoints.newest();
+    if (!checkpoint) return;
+    torch::NoGradGuard no_gradient;
+    const auto get = [&](const char* name, Tensor& tensor) {
+      const auto& bytes = checkpoint->parts.at(name);
+      if (bytes.size() != static_cast<std::size_t>(tensor.numel()) * sizeof(float))
+        throw Error(Code::corrupt, fmt::format("a checkpoint has {} bytes of {}, and this network another number",
+                                               bytes.size(), name));
+      std::memcpy(tensor.data_ptr<float>(), bytes.data(), bytes.size());
+    };
+    get("weights", weights_.flat());
+    get("first", optimiser_.first());
+    get("second", optimiser_.second());
+    get("best", best_weights_);
+    ByteReader position(checkpoint->parts.at("position"));
+    epoch_ = position.u64();
+    step_ = position.u64();
+    optimiser_.steps() = position.u64();
+    best_epoch_ = position.u64();
+    best_ = std::bit_cast<double>(position.u64());
+    loss_sum_ = std::bit_cast<double>(position.u64());
+    losses_ = position.u64();
+  }
+
+  const recipe::Training& training_;
+  const recipe::Network& network_;
+  const Problem& problem_;
+  const graph::Transform& transform_;
+  const Rows::Parts& parts_;
+  Surroundings& around_;
+  const Moments label_;
+  const Plan plan_;
+  Weights weights_;
+  Optimiser optimiser_;
+  const BatchOptions options_;
+  const std::size_t steps_;  // of an epoch
+  std::size_t epoch_ = 0, step_ = 0, best_epoch_ = 0, losses_ = 0;
+  double best_ = 0, loss_sum_ = 0;
+  Tensor best_weights_;
+  sys::Micros saved_{0};
+};
+
+}  // namespace
+
+std::unique_ptr<Model> train_network(const recipe::Training& training, const Problem& problem,
+                                     const graph::Transform& transform, const Rows::Parts& parts,
+                                     Surroundings& around) {
+  if (problem.objective == Objective::ranking)
+    throw Error(Code::invalid, "model: networks do not rank yet; use xgboost");
+  return NetworkTraining(training, problem, transform, parts, around).run();
+}
+
+}  // namespace falaj::train

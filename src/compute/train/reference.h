@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "compute/train/prepare.h"
+
+namespace falaj::train {
+
+// What the model was tested on, as sketches of every input and of its predictions: what later inputs and predictions
+// are compared with to notice drift. JSON; docs/formats/model_reference.md.
+std::string reference_text(Rows& rows, std::span<const float> predictions);
+
+}  // namespace falaj::train

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compute/train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "compute/graph/check.h"
+#include "compute/infer/session.h"
+#include "compute/train/export.h"
+#include "compute/train/journal.h"
+#include "compute/train/model.h"
+#include "compute/train/reference.h"
+#include "compute/train/report.h"
+#include "foundation/base/error.h"
+#include "foundation/base/json.h"
+#include "foundation/sys/files.h"
+
+namespace falaj::train {
+namespace {
+
+constexpr std::size_t kParityRows = 10'000, kSlicesMax = 50, kSliceRowsMin = 100;
+
+// One way to learn the problem.
+struct Candidate {
+  const char* kind;  // "xgboost", "network": also the name of its checkpoints
+  graph::For what;
+};
+
+std::vector<Candidate> candidates_of(const recipe::Training& training) {
+  const Candidate trees{"xgboost", graph::For::trees}, network{"network", graph::For::network};
+  if (training.model == "xgboost") return {trees};
+  if (training.model == "network") return {network};
+  return {trees, network};  // trees first: on tables they are hard to beat, and quick
+}
+
+std::vector<float> labels_of(const Packed& rows) {
+  std::vector<float> out;
+  RowBlock block;
+  constexpr std::size_t kAtOnce = 65'536;
+  for (std::size_t first = 0; first < rows.rows(); first += kAtOnce) {
+    rows.read(first, std::min(kAtOnce, rows.rows() - first), block);
+    out.insert(out.end(), block.labels.begin(), block.labels.end());
+  }
+  return out;
+}
+
+std::vector<float> groups_of(const Packed& rows) {
+  std::vector<float> out;
+  RowBlock block;
+  rows.read(0, rows.rows(), block);
+  out = block.groups;
+  return out;
+}
+
+class Trainer {
+ public:
+  Trainer(const recipe::Training& training, const Places& places, const Options& options, const sys::Clock& clock)
+      : training_(training),
+        places_(places),
+        options_(options),
+        clock_(clock),
+        journal_(places.metrics, clock),
+        scratch_(sys::open_files(places.scratch)),
+        checkpoint_files_(sys::open_files(places.checkpoints)),
+        outputs_(sys::open_files(places.outputs)),
+        // The engine gets half of what there is; models and their rows the rest.
+        room_({static_cast<std::uint64_t>(options.memory_bytes / 2), std::uint64_t{1} << 40,
+               static_cast<unsigned>(options.threads)},
+              *scratch_) {}
+
+  void run() {
+    began_ = clock_.now();
+    open_rows(room_, places_.rows);
+    Rows rows(room_, training_);
+    describe(rows.problem());
+    std::optional<Trained> best;
+    for (const auto& candidate : candidates_of(training_)) {
+      if (best && clock_.now() - began_ > sys::Micros(training_.budget_us)) {
+        notes_.push_back(fmt::format("{} was not tried: the budget was used up.", candidate.kind));
+        continue;
+      }
+      auto trained = learn(rows, candidate);
+      if (best) note_choice(*best, trained);
+      if (!best || better(trained, *best)) best = std::move(trained);
+    }
+    finish(rows, *best);
+  }
+
+ private:
+  struct Trained {
+    Candidate candidate{};
+    graph::Transform transform;
+    std::unique_ptr<Packed> test;
+    std::unique_ptr<Model> model;
+    Named decides;  // on the rows to stop by
+  };
+
+  void describe(const Problem& problem) {
+    journal_.say(fmt::format("{} of {} from {} columns; split {}", name_of(problem.objective), training_.label,
+                             problem.columns.size(), problem.split));
+    journal_.say(fmt::format("{} rows to learn from, {} to stop by, {} to test on", problem.rows[0], problem.rows[1],
+                             problem.rows[2]));
+    journal_.parameters({{"objective", name_of(problem.objective)},
+                         {"label", training_.label},
+                         {"model", training_.model},
+                         {"seed", std::to_string(training_.seed)},
+                         {"rows_train", std::to_string(problem.rows[0])},
+                         {"rows_valid", std::to_string(problem.rows[1])},
+                         {"rows_test", std::to_string(problem.rows[2])},
+                         {"split", problem.split}});
+  }
+
+  Named decide(const std::vector<Named>& all) const {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& s) { return s.name == training_.metric; });
+    return found == all.end() ? all.at(0) : *found;
+  }
+
+  static bool better(const Trained& a, const Trained& b) {
+    return higher_is_better(a.decides.name) ? a.decides.score.value > b.decides.score.value
+                                            : a.decides.score.value < b.decides.score.value;
+  }
+
+  void note_choice(const Trained& a, const Trained& b) {
+    const bool second = better(b, a);
+    notes_.push_back(fmt::format("{} was chosen: {} {:.4f} on the rows to stop by, against {:.4f} of {}.",
+                                 second ? b.candidate.kind : a.candidate.kind, a.decides.name,
+                                 (second ? b : a).decides.score.value, (second ? a : b).decides.score.value,
+                                 second ? a.candidate.kind : b.candidate.kind));
+    journal_.say(notes_.back());
+  }
+
+  Trained learn(Rows& rows, const Candidate& candidate) {
+    Checkpoints checkpoints(*checkpoint_files_, fmt::format("{}-", candidate.kind),
+                            static_cast<std::size_t>(training_.checkpoints.keep));
+    // What was learned of the columns is kept with the weights that were learned from it.
+    std::optional<graph::Transform> transform;
+    if (const auto saved = checkpoints.newest()) {
+      transform = graph::Transform::decode(saved->parts.at("transform"));
+      journal_.say(fmt::format("{}: going on from checkpoint {}", candidate.kind, saved->number));
+    } else {
+      journal_.begin("columns");
+      transform = rows.fit(features_of(training_, rows.problem(), candidate.what),
+                           [&](double done) { journal_.progress("columns", done, ""); });
+    }
+    journal_.begin("rows");
+    auto parts = rows.pack(*transform, *scratch_, [&](double done) { journal_.progress("rows", done, ""); });
+    Surroundings around{clock_, checkpoints, {}, options_.must_stop, options_.threads};
+    journal_.begin(candidate.kind);
+    around.tell = [&](const Told& told) {
+      std::string text;
+      for (const auto& [name, value] : told.metrics) text += fmt::format("{} {:.4f}  ", name, value);
+      journal_.metrics(told.step, told.metrics);
+      journal_.progress(candidate.kind, static_cast<double>(told.step) / static_cast<double>(told.steps), text);
+    };
+    auto model = candidate.what == graph::For::trees
+                     ? train_trees(training_, rows.problem(), *transform, parts, around)
+                     : train_network(training_, rows.problem(), *transform, parts, around);
+    const auto all = scores(rows.problem().objective, model->predict(*parts.valid), labels_of(*parts.valid),
+                            rows.problem().outputs(), groups_if_ranked(rows.problem(), *parts.valid));
+    return {candidate, *transform, std::move(parts.test), std::move(model), decide(all)};
+  }
+
+  static std::vector<float> groups_if_ranked(const Problem& problem, const Packed& rows) {
+    return problem.objective == Objective::ranking ? groups_of(rows) : std::vector<float>{};
+  }
+
+  void finish(Rows& rows, Trained& best) {
+    const auto& problem = rows.problem();
+    Result result;
+    result.name = places_.run_id.empty() ? training_.label : fmt::format("{} ({})", training_.label, places_.run_id);
+    result.model = best.candidate.kind;
+    result.predictions = best.model->predict(*best.test);
+    result.labels = labels_of(*best.test);
+    result.scores = scores(problem.objective, result.predictions, result.labels, problem.outputs(),
+                           groups_if_ranked(problem, *best.test));
+    std::vector<std::pair<std::string, double>> told;
+    for (const auto& one : result.scores) {
+      journal_.say(
+          fmt::format("test {} {:.4f} ({:.4f} to {:.4f})", one.name, one.score.value, one.score.low, one.score.high));
+      told.emplace_back("test_" + one.name, one.score.value);
+      told.emplace_back("test_" + one.name + "_low", one.score.low);
+      told.emplace_back("test_" + one.name + "_high", one.score.high);
+    }
+    result.importance = best.model->importance();
+    result.notes = notes_;
+    slice(rows, result);
+
+    const auto onnx = export_model(problem, best.transform, *best.model);
+    const auto summary = graph::check(onnx);
+    const auto session = infer::Session::open(infer::Runtime::load(places_.runtime), onnx);
+    result.parity = check_parity(session, rows, result.predictions, training_.registered.tolerance, kParityRows);
+    journal_.say(fmt::format("exported: {} nodes, {} bytes; on {} held-out rows at most {:.2g} from the trained model",
+                             summary.nodes, onnx.size(), result.parity.rows, result.parity.largest));
+    told.emplace_back("export_bytes", static_cast<double>(onnx.size()));
+    told.emplace_back("parity_largest", result.parity.largest);
+    told.emplace_back("seconds", std::chrono::duration<double>(clock_.now() - began_).count());
+    journal_.metrics(0, told);
+    journal_.parameters({{"chosen", best.candidate.kind}});
+
+    // The model last: when it is there, everything is.
+    outputs_->write_all("report.html", as_bytes(report_html(problem, result)));
+    outputs_->write_all("model/reference.json", as_bytes(reference_text(rows, result.predictions)));
+    outputs_->write_all("model/MLmodel", as_bytes(mlmodel_text(problem, best.transform, places_.run_id)));
+    outputs_->write_all("model/model.onnx", onnx);
+  }
+
+  // The metric for each frequent value of the columns that were asked about.
+  void slice(Rows& rows, Result& result) {
+    const auto& problem = rows.problem();
+    const auto outputs = problem.outputs();
+    for (const auto& column : training_.slices) {
+      const auto values = rows.values(Part::test, column);
+      std::map<std::string, std::vector<std::size_t>> of;
+      for (std::size_t i = 0; i < values.size(); ++i) of[values[i]].push_back(i);
+      std::vector<Slice> slices;
+      for (const auto& [value, at] : of) {
+        if (at.size() < kSliceRowsMin) continue;
+        std::vector<float> predictions, labels;
+        for (const auto i : at) {
+          predictions.insert(predictions.end(), result.predictions.begin() + static_cast<std::ptrdiff_t>(i * outputs),
+                             result.predictions.begin() + static_cast<std::ptrdiff_t>((i + 1) * outputs));
+          labels.push_back(result.labels[i]);
+        }
+        const std::vector<float> together(labels.size(), 0);
+        slices.push_back({column, value, at.size(),
+                          decide(scores(problem.objective, predictions, labels, outputs, together)).score});
+      }
+      std::sort(slices.begin(), slices.end(), [](const auto& a, const auto& b) { return a.rows > b.rows; });
+      if (slices.size() > kSlicesMax) slices.resize(kSlicesMax);
+      result.slices.insert(result.slices.end(), slices.begin(), slices.end());
+    }
+  }
+
+  const recipe::Training& training_;
+  const Places& places_;
+  const Options& options_;
+  const sys::Clock& clock_;
+  Journal journal_;
+  const std::unique_ptr<sys::Files> scratch_, checkpoint_files_, outputs_;
+  table::Workspace room_;
+  std::vector<std::string> notes_;
+  sys::Micros began_{0};
+};
+
+}  // namespace
+
+void train(const recipe::Training& training, const Places& places, const Options& options, const sys::Clock& clock) {
+  Trainer(training, places, options, clock).run();
+}
+
+}  // namespace falaj::train

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compute/train/trainer.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compute/infer/session.h"
+#include "compute/train/model.h"
+#include "foundation/base/error.h"
+#include "foundation/base/json.h"
+#include "foundation/base/testing.h"
+#include "foundation/sys/files.h"
+#include "foundation/sys/testing.h"
+#include "storage/table/workspace.h"
+
+namespace falaj::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Rows whose label follows from a number, a category and an hour, with noise; some values are missing.
+constexpr char kRows[] =
+    "SELECT CASE WHEN random() < 0.05 THEN NULL ELSE x END AS x, category, taken, junk,"
+    " 1 / (1 + exp(-(2 * x + CASE category WHEN 'a' THEN 1.5 WHEN 'b' THEN -1.5 ELSE 0 END + sin(hour(taken) / 3.8)))) "
+    "AS "
+    "p"
+    " FROM (SELECT random() * 4 - 2 AS x, chr(97 + CAST(floor(random() * 4) AS INTEGER)) AS category,"
+    " TIMESTAMP '2026-01-01' + to_minutes(i * 3) AS taken, CAST(random() * 1000 AS BIGINT) AS junk FROM range({}) "
+    "t(i))";
+
+class TrainerTest : public ::testing::Test {
+ protected:
+  TrainerTest() : files_(sys::open_files(directory_.path())) {
+    places_.rows = directory_ / "rows";
+    places_.outputs = directory_ / "outputs";
+    places_.checkpoints = directory_ / "checkpoints";
+    places_.scratch = directory_ / "scratch";
+    places_.metrics = directory_ / "metrics.jsonl";
+    places_.runtime = infer::Runtime::path_beside_program();
+    places_.run_id = "r1";
+    options_.memory_bytes = std::int64_t{1} << 30;
+    options_.must_stop = [this] { return stop_after_-- == 0; };
+    training_.label = "late";
+    training_.data.dataset = "rows@1";
+    training_.trees.rounds = 30;
+    training_.trees.depth = 4;
+    training_.network.epochs = 4;
+    training_.network.batch = "256";
+    training_.network.hidden = {32, 16};
+    training_.checkpoints.every_us = 0;  // after every round and step
+    training_.slices = {"category"};
+  }
+
+  void write_rows(const std::string& sql) {
+    const auto scratch = sys::open_files(directory_ / "making");
+    table::Workspace room({}, *scratch);
+    const auto rows = sys::open_files(places_.rows);
+    const auto file = rows->create();
+    room.put("out", table::sink_to([&](BytesView bytes) { file->write(bytes); }));
+    room.run("SELECT setseed(0.5)");
+    room.run(fmt::format("COPY ({}) TO 'out' (FORMAT parquet)", sql));
+    file->commit("rows.parquet", sys::NewFile::Durable::at_sync, sys::NewFile::Existing::replace);
+  }
+  void write_late(std::size_t rows) {
+    write_rows(fmt::format("SELECT * EXCLUDE (p), random() < p AS late FROM ({})", fmt::format(kRows, rows)));
+  }
+
+  void run() { train(training_, places_, options_, clock_); }
+  Bytes onnx() { return files_->read_all("outputs/model/model.onnx", 1 << 28); }
+  double metric(const std::string& name) {
+    std::ifstream in(places_.metrics);
+    double out = -1;
+    for (std::string line; std::getline(in, line);) {
+      const auto told = json::parse(line);
+      if (const auto* metrics = told.as_object().if_contains("metrics"))
+        if (const auto* value = metrics->as_object().if_contains(name)) out = value->to_number<double>();
+    }
+    return out;
+  }
+  // Starts anew: nothing learned, nothing left.
+  void forget() {
+    for (const auto* path : {"outputs", "checkpoints", "scratch", "metrics.jsonl"})
+      std::filesystem::remove_all(directory_ / path);
+  }
+
+  sys::TempDir directory_;
+  std::unique_ptr<sys::Files> files_;
+  sys::RealClock clock_;
+  Places places_;
+  Options options_;
+  recipe::Training training_;
+  long stop_after_ = -1;
+};
+
+TEST_F(TrainerTest, BothModelsLearnAndAreExported) {
+  write_late(6000);
+  for (const auto* model : {"xgboost", "network"}) {
+    forget();
+    training_.model = model;
+    run();
+    EXPECT_GT(metric("test_auc"), 0.85) << model;
+    EXPECT_LT(metric("parity_largest"), 1e-4) << model;
+    const auto session = infer::Session::open(infer::Runtime::load(places_.runtime), onnx());
+    EXPECT_EQ(session.outputs().size(), 2U);
+    for (const auto* file : {"model/MLmodel", "model/reference.json", "report.html"})
+      EXPECT_TRUE(files_->stat(fmt::format("outputs/{}", file))) << file;
+  }
+}
+
+TEST_F(TrainerTest, AutoChoosesTheBetterOne) {
+  write_late(3000);
+  training_.model = "auto";
+  run();
+  const auto report = files_->read_all("outputs/report.html", 1 << 24);
+  EXPECT_THAT(std::string(as_text(report)), HasSubstr("was chosen"));
+}
+
+TEST_F(TrainerTest, NumbersAndManyClasses) {
+  write_rows(fmt::format("SELECT * EXCLUDE (p), p * 100 + random() AS late FROM ({})", fmt::format(kRows, 4000)));
+  for (const auto* model : {"xgboost", "network"}) {
+    forget();
+    training_.model = model;
+    training_.network.epochs = 12;
+    run();
+    EXPECT_LT(metric("test_rmse"), 16) << model;  // the deviation of the label is about 35
+  }
+  write_rows(fmt::format(
+      "SELECT * EXCLUDE (p), CASE WHEN p < 0.3 THEN 'low' WHEN p < 0.7 THEN 'middle' ELSE 'high' END AS late FROM ({})",
+      fmt::format(kRows, 4000)));
+  for (const auto* model : {"xgboost", "network"}) {
+    forget();
+    training_.model = model;
+    run();
+    EXPECT_GT(metric("test_accuracy"), 0.75) << model;
+  }
+}
+
+// However often and wherever it is stopped: what comes out in the end is the same, byte by byte.
+TEST_F(TrainerTest, StoppedAndGoneOnIsAsIfNeverStopped) {
+  write_late(2000);
+  training_.trees.rounds = 12;
+  training_.network.epochs = 2;
+  training_.slices.clear();
+  for (const auto* model : {"xgboost", "network"}) {
+    training_.model = model;
+    forget();
+    run();
+    const auto whole = onnx();
+    for (const long every : {0L, 1L, 4L}) {
+      forget();
+      int stops = 0;
+      for (;;) {
+        stop_after_ = every;
+        try {
+          run();
+          break;
+        } catch (const Stopped&) {
+          ++stops;
+        }
+      }
+      stop_after_ = -1;
+      EXPECT_GT(stops, 1) << model;
+      EXPECT_EQ(onnx(), whole) << model << " stopped after every " << every + 1 << " steps, " << stops << " times";
+    }
+  }
+}
+
+TEST_F(TrainerTest, WhatIsWrongIsSaidAndNothingIsLeft) {
+  const struct {
+    const char* rows;
+    const char* label;
+    const char* says;
+  } cases[] = {
+      {"SELECT 1.0 AS x, TRUE AS late FROM range(0)", "late", "has no rows"},
+      {"SELECT i AS x, TRUE AS late FROM range(100) t(i)", "late", "nothing to learn"},
+      {"SELECT i AS x, i % 2 = 0 AS late FROM range(100) t(i)", "delay",
+       "there is no column 'delay'; there are x, late"},
+      {"SELECT i AS x, CASE WHEN i < 3 THEN NULL ELSE i % 2 END AS late FROM range(100) t(i)", "late", "3 of 100 rows"},
+      {"SELECT i AS x, CASE WHEN i < 4 THEN 'nan'::DOUBLE ELSE i / 7.0 END AS late FROM range(100) t(i)", "late",
+       "4 of 100 rows"},
+      {"SELECT i % 2 = 0 AS late FROM range(100) t(i)", "late", "no column is left"},
+      {"SELECT i AS x, TIMESTAMP '2026-01-01' + to_days(CAST(i AS INTEGER)) AS at, i > 95 AS late FROM range(100) t(i)",
+       "late", "only 1 are among the rows to learn from"},
+  };
+  for (const auto& one : cases) {
+    forget();
+    write_rows(one.rows);
+    training_.label = one.label;
+    training_.slices.clear();
+    try {
+      run();
+      FAIL() << one.says;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::invalid) << one.says;
+      EXPECT_THAT(e.what(), HasSubstr(one.says));
+    }
+    EXPECT_FALSE(files_->stat("outputs/model")) << one.says;
+  }
+}
+
+TEST_F(TrainerTest, BrokenParquetIsRefused) {
+  write_late(500);
+  auto bytes = files_->read_all("rows/rows.parquet", 1 << 28);
+  for (const std::size_t cut : {bytes.size() / 2, std::size_t{10}, std::size_t{0}}) {
+    files_->write_all("rows/rows.parquet", BytesView(bytes).first(cut));
+    EXPECT_THROW(run(), Error) << cut;
+  }
+}
+
+TEST_F(TrainerTest, ConstantColumnsAndUnseenCategoriesAreFine) {
+  write_rows(
+      "SELECT i AS x, 7 AS constant, NULL::DOUBLE AS nothing, CASE WHEN i > 900 THEN 'late ' || i ELSE 'a' END AS "
+      "category,"
+      " TIMESTAMP '2026-01-01' + to_hours(CAST(i AS INTEGER)) AS at, (i * 7919) % 10 < 5 AS late FROM range(1000) "
+      "t(i)");
+  training_.slices.clear();
+  for (const auto* model : {"xgboost", "network"}) {
+    forget();
+    training_.model = model;
+    run();
+    EXPECT_TRUE(files_->stat("outputs/model/model.onnx"));
+  }
+}
+
+}  // namespace
+}  // namespace falaj::train

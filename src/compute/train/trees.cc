@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <xgboost/c_api.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <exception>
+#include <map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "compute/graph/trees.h"
+#include "compute/train/mix.h"
+#include "compute/train/model.h"
+#include "foundation/base/error.h"
+
+namespace falaj::train {
+namespace {
+
+constexpr std::size_t kRowsAtOnce = 16'384;
+
+void must_boost(int result, const char* doing) {
+  if (result != 0) throw Error(Code::invalid, fmt::format("XGBoost: {}: {}", doing, XGBGetLastError()));
+}
+
+template <int (*Free)(void*)>
+struct Handle {
+  void* at = nullptr;
+  Handle() = default;
+  ~Handle() {
+    if (at) Free(at);
+  }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+};
+using Matrix = Handle<XGDMatrixFree>;
+using Booster = Handle<XGBoosterFree>;
+
+std::string array_of(const void* data, std::size_t rows, std::size_t columns, const char* type) {
+  const auto shape = columns == 0 ? fmt::format("[{}]", rows) : fmt::format("[{}, {}]", rows, columns);
+  return fmt::format(R"({{"data": [{}, true], "shape": {}, "typestr": "{}", "version": 3}})",
+                     reinterpret_cast<std::uintptr_t>(data), shape, type);
+}
+
+// Rows handed to XGBoost a block at a time, so that it keeps only what it makes of them: a byte a value.
+class Feed {
+ public:
+  Feed(const Packed& rows, const std::vector<std::size_t>& categories) : rows_(rows) {
+    must_boost(XGProxyDMatrixCreate(&proxy_.at), "begin rows");
+    for (const auto n : categories) types_.push_back(n > 0 ? "c" : "float");
+  }
+
+  void make(Matrix& out, const Matrix* reference, int threads, bool ranking) {
+    ranking_ = ranking;
+    const auto config = fmt::format(R"({{"missing": NaN, "nthread": {}, "max_bin": 256}})", threads);
+    const auto result = XGQuantileDMatrixCreateFromCallback(this, proxy_.at, reference ? reference->at : nullptr,
+                                                            &reset, &next, config.c_str(), &out.at);
+    if (failure_) std::rethrow_exception(failure_);
+    must_boost(result, "take rows");
+  }
+
+ private:
+  static void reset(DataIterHandle self) { static_cast<Feed*>(self)->at_ = 0; }
+  static int next(DataIterHandle self) {
+    auto& feed = *static_cast<Feed*>(self);
+    try {
+      return feed.next() ? 1 : 0;
+    } catch (...) {  // nothing of ours may pass through C
+      feed.failure_ = std::current_exception();
+      return 0;
+    }
+  }
+  bool next() {
+    if (at_ == rows_.rows()) return false;
+    const auto n = std::min(kRowsAtOnce, rows_.rows() - at_);
+    rows_.read(at_, n, block_);
+    at_ += n;
+    const auto columns = rows_.layout().numbers;
+    must_boost(XGProxyDMatrixSetDataDense(proxy_.at, array_of(block_.numbers.data(), n, columns, "<f4").c_str()),
+               "take rows");
+    must_boost(XGDMatrixSetInfoFromInterface(proxy_.at, "label", array_of(block_.labels.data(), n, 0, "<f4").c_str()),
+               "take labels");
+    if (ranking_) {
+      queries_.resize(n);
+      for (std::size_t i = 0; i < n; ++i) queries_[i] = static_cast<std::uint32_t>(block_.groups[i]);
+      must_boost(XGDMatrixSetInfoFromInterface(proxy_.at, "qid", array_of(queries_.data(), n, 0, "<u4").c_str()),
+                 "take groups");
+    } else {
+      must_boost(
+          XGDMatrixSetInfoFromInterface(proxy_.at, "weight", array_of(block_.weights.data(), n, 0, "<f4").c_str()),
+          "take weights");
+    }
+    must_boost(XGDMatrixSetStrFeatureInfo(proxy_.at, "feature_type", types_.data(), types_.size()),
+               "name kinds of columns");
+    return true;
+  }
+
+  const Packed& rows_;
+  Matrix proxy_;
+  std::vector<const char*> types_;
+  RowBlock block_;
+  std::vector<std::uint32_t> queries_;
+  std::size_t at_ = 0;
+  bool ranking_ = false;
+  std::exception_ptr failure_;
+};
+
+const char* objective_of(Objective objective) {
+  switch (objective) {
+    case Objective::binary:
+      return "binary:logistic";
+    case Objective::multiclass:
+      return "multi:softprob";
+    case Objective::regression:
+      return "reg:squarederror";
+    case Objective::ranking:
+      return "rank:pairwise";
+  }
+  return "";
+}
+
+// XGBoost's name of one of our metrics.
+std::string metric_of(const recipe::Training& training, const Problem& problem) {
+  const bool many = problem.objective == Objective::multiclass;
+  static const std::map<std::string, std::string> kNames = {
+      {"auc", "auc"}, {"rmse", "rmse"}, {"mae", "mae"}, {"ndcg", "ndcg@10"}};
+  if (training.metric == "logloss") return many ? "mlogloss" : "logloss";
+  if (training.metric == "accuracy") return many ? "merror" : "error";
+  if (const auto found = kNames.find(training.metric); found != kNames.end()) return found->second;
+  switch (problem.objective) {
+    case Objective::binary:
+      return "auc";
+    case Objective::multiclass:
+      return "mlogloss";
+    case Objective::regression:
+      return "rmse";
+    case Objective::ranking:
+      return "ndcg@10";
+  }
+  return "";
+}
+
+std::map<std::string, std::string> parameters(const recipe::Training& training, const Problem& problem,
+                                              const graph::Transform& transform, int threads) {
+  const auto& trees = training.trees;
+  std::map<std::string, std::string> out = {{"booster", "gbtree"},
+                                            {"tree_method", "hist"},
+                                            {"objective", objective_of(problem.objective)},
+                                            {"eval_metric", metric_of(training, problem)},
+                                            {"max_depth", std::to_string(trees.depth)},
+                                            {"learning_rate", fmt::format("{}", trees.learning_rate)},
+                                            {"colsample_bytree", fmt::format("{}", trees.columns)},
+                                            {"lambda", fmt::format("{}", trees.lambda)},
+                                            {"min_child_weight", fmt::format("{}", trees.child_weight)},
+                                            {"nthread", std::to_string(threads)},
+                                            {"seed", std::to_string(training.seed)},
+                                            {"max_bin", "256"},
+                                            {"verbosity", "0"},
+                                            {"validate_parameters", "0"}};
+  if (problem.objective == Objective::multiclass) out["num_class"] = std::to_string(problem.classes.size());
+  if (!trees.monotone.empty()) {
+    std::vector<int> ways;
+    for (const auto& name : transform.float_names()) {
+      const auto found = trees.monotone.find(name);
+      ways.push_back(found == trees.monotone.end() ? 0 : static_cast<int>(found->second));
+    }
+    out["monotone_constraints"] = fmt::format("({})", fmt::join(ways, ","));
+  }
+  return out;
+}
+
+class TreeModel final : public Model {
+ public:
+  TreeModel(Bytes ubj, std::size_t rounds, const Problem& problem, std::vector<std::string> names)
+      : trees_(graph::parse_xgboost(ubj, rounds)),
+        outputs_(problem.outputs()),
+        rounds_(rounds),
+        names_(std::move(names)) {
+    must_boost(XGBoosterCreate(nullptr, 0, &booster_.at), "make a model");
+    must_boost(XGBoosterLoadModelFromBuffer(booster_.at, ubj.data(), ubj.size()), "load a model");
+  }
+
+  std::vector<float> predict(const Packed& rows) override {
+    std::vector<float> out;
+    out.reserve(rows.rows() * outputs_);
+    RowBlock block;
+    for (std::size_t first = 0; first < rows.rows(); first += kRowsAtOnce) {
+      const auto n = std::min(kRowsAtOnce, rows.rows() - first);
+      rows.read(first, n, block);
+      const auto config = fmt::format(
+          R"({{"type": 0, "training": false, "iteration_begin": 0, "iteration_end": {}, "strict_shape": true, "cache_id": 0, "missing": NaN}})",
+          rounds_);
+      const bst_ulong* shape = nullptr;
+      bst_ulong dimensions = 0;
+      const float* values = nullptr;
+      must_boost(XGBoosterPredictFromDense(booster_.at,
+                                           array_of(block.numbers.data(), n, rows.layout().numbers, "<f4").c_str(),
+                                           config.c_str(), nullptr, &shape, &dimensions, &values),
+                 "predict");
+      out.insert(out.end(), values, values + n * outputs_);
+    }
+    return out;
+  }
+
+  std::string emit(graph::Graph& graph, const graph::Transform::Emitted& inputs) override {
+    return trees_.emit(graph, inputs.floats).predictions;
+  }
+
+  std::vector<Importance> importance() override {
+    const char** features = nullptr;
+    const bst_ulong* shape = nullptr;
+    const float* gains = nullptr;
+    bst_ulong count = 0, dimensions = 0;
+    must_boost(XGBoosterFeatureScore(booster_.at, R"({"importance_type": "total_gain"})", &count, &features,
+                                     &dimensions, &shape, &gains),
+               "rank features");
+    std::vector<Importance> out;
+    double sum = 0;
+    for (bst_ulong i = 0; i < count; ++i) {
+      const auto index = static_cast<std::size_t>(std::strtoull(features[i] + 1, nullptr, 10));  // "f12"
+      out.push_back({index < names_.size() ? names_[index] : features[i], gains[i]});
+      sum += gains[i];
+    }
+    for (auto& one : out) one.share /= sum > 0 ? sum : 1;
+    std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.share > b.share; });
+    return out;
+  }
+
+ private:
+  graph::TreeEnsemble trees_;
+  const std::size_t outputs_, rounds_;
+  const std::vector<std::string> names_;
+  Booster booster_;
+};
+
+Bytes bytes_of_buffer(const char* data, bst_ulong size) {
+  const auto view = std::as_bytes(std::span(data, size));
+  return {view.begin(), view.end()};
+}
+
+// "[3]\ttrain-auc:0.74\tvalid-auc:0.73" -> the two numbers.
+std::vector<double> numbers_of(std::string_view line) {
+  std::vector<double> out;
+  for (std::size_t at = line.find(':'); at != std::string_view::npos; at = line.find(':', at + 1))
+    out.push_back(std::strtod(std::string(line.substr(at + 1, line.find('\t', at) - at - 1)).c_str(), nullptr));
+  return out;
+}
+
+class TreeTraining {
+ public:
+  TreeTraining(const recipe::Training& training, const Problem& problem, const graph::Transform& transform,
+               const Rows::Parts& parts, Surroundings& around)
+      : training_(training),
+        problem_(problem),
+        transform_(transform),
+        around_(around),
+        metric_(metric_of(training, problem)) {
+    const bool ranking = problem.objective == Objective::ranking;
+    Feed(*parts.train, transform.float_categories()).make(train_, nullptr, around.threads, ranking);
+    Feed(*parts.valid, transform.float_categories()).make(valid_, &train_, around.threads, ranking);
+    if (training.trees.subsample < 1) {
+      RowBlock block;
+      for (std::size_t first = 0; first < parts.train->rows(); first += kRowsAtOnce) {
+        parts.train->read(first, std::min(kRowsAtOnce, parts.train->rows() - first), block);
+        weights_.insert(weights_.end(), block.weights.begin(), block.weights.end());
+      }
+      chosen_.resize(weights_.size());
+    }
+    const DMatrixHandle both[] = {train_.at, valid_.at};
+    must_boost(XGBoosterCreate(both, 2, &booster_.at), "make a model");
+    resume();
+    for (const auto& [key, value] : parameters(training, problem, transform, around.threads))
+      must_boost(XGBoosterSetParam(booster_.at, key.c_str(), value.c_str()), key.c_str());
+  }
+
+  std::unique_ptr<Model> run() {
+    auto saved = around_.clock.now();
+    const auto rounds = static_cast<std::size_t>(training_.trees.rounds);
+    while (round_ < rounds &&
+           !(training_.patience > 0 && round_ > best_round_ + static_cast<std::size_t>(training_.patience))) {
+      choose_rows();
+      must_boost(XGBoosterUpdateOneIter(booster_.at, static_cast<int>(round_), train_.at), "grow a tree");
+      ++round_;
+      evaluate(rounds);
+      const bool stop = around_.must_stop();
+      if (stop || around_.clock.now() - saved >= sys::Micros(training_.checkpoints.every_us)) {
+        save();
+        saved = around_.clock.now();
+      }
+      if (stop) throw Stopped{};
+    }
+    return finish();
+  }
+
+ private:
+  // The rows that a round learns from; the others weigh nothing. XGBoost's own choice depends on what its process drew
+  // before, and a run that goes on would choose others.
+  void choose_rows() {
+    const double share = training_.trees.subsample;
+    if (share >= 1 || problem_.objective == Objective::ranking) return;  // weights of a ranking are its groups'
+    const auto least = static_cast<std::uint64_t>(share * 0x1p32);
+    Mix mix(static_cast<std::uint64_t>(training_.seed), round_, 0);
+    for (std::size_t i = 0; i < weights_.size(); ++i) chosen_[i] = mix.next() >> 32 < least ? weights_[i] : 0;
+    must_boost(XGDMatrixSetDenseInfo(train_.at, "weight", chosen_.data(), chosen_.size(), 1), "choose rows");
+  }
+
+  void evaluate(std::size_t rounds) {
+    const DMatrixHandle both[] = {train_.at, valid_.at};
+    const char* names[] = {"train", "valid"};
+    const char* line = nullptr;
+    must_boost(XGBoosterEvalOneIter(booster_.at, static_cast<int>(round_ - 1), const_cast<DMatrixHandle*>(both), names,
+                                    2, &line),
+               "evaluate");
+    const auto values = numbers_of(line);
+    if (values.size() != 2 || std::isnan(values[1]))
+      throw Error(Code::invalid, fmt::format("{} of the rows to stop by is not a number", metric_));
+    const bool better = best_round_ == 0 || (higher() ? values[1] > best_ : values[1] < best_);
+    if (better) best_ = values[1], best_round_ = round_;
+    around_.tell({round_, rounds, {{"train_" + metric_, values[0]}, {"valid_" + metric_, values[1]}}});
+  }
+  bool higher() const { return metric_ == "auc" || metric_.starts_with("ndcg"); }
+
+  std::unique_ptr<Model> finish() {
+    const char* data = nullptr;
+    bst_ulong size = 0;
+    must_boost(XGBoosterSaveModelToBuffer(booster_.at, R"({"format": "ubj"})", &size, &data), "save the model");
+    return std::make_unique<TreeModel>(bytes_of_buffer(data, size), best_round_, problem_, transform_.float_names());
+  }
+
+  void save() {
+    const char* data = nullptr;
+    bst_ulong size = 0;
+    must_boost(XGBoosterSerializeToBuffer(booster_.at, &size, &data), "write a checkpoint");
+    Checkpoint checkpoint;
+    checkpoint.number = round_;
+    checkpoint.parts["booster"] = bytes_of_buffer(data, size);
+    ByteWriter position;
+    position.u64(round_);
+    position.u64(best_round_);
+    position.u64(std::bit_cast<std::uint64_t>(best_));
+    checkpoint.parts["position"] = position.take();
+    checkpoint.parts["transform"] = transform_.encode();
+    around_.checkpoints.save(checkpoint);
+  }
+
+  void resume() {
+    const auto checkpoint = around_.checkpoints.newest();
+    if (!checkpoint) return;
+    const auto& booster = checkpoint->parts.at("booster");
+    must_boost(XGBoosterUnserializeFromBuffer(booster_.at, booster.data(), booster.size()), "read a checkpoint");
+    ByteReader position(checkpoint->parts.at("position"));
+    round_ = position.u64();
+    best_round_ = position.u64();
+    best_ = std::bit_cast<double>(position.u64());
+  }
+
+  const recipe::Training& training_;
+  const Problem& problem_;
+  const graph::Transform& transform_;
+  Surroundings& around_;
+  const std::string metric_;
+  Matrix train_, valid_;
+  std::vector<float> weights_, chosen_;  // of the rows to learn from
+  Booster booster_;
+  std::size_t round_ = 0, best_round_ = 0;  // rounds done; of the best, counted from 1
+  double best_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> train_trees(const recipe::Training& training, const Problem& problem,
+                                   const graph::Transform& transform, const Rows::Parts& parts, Surroundings& around) {
+  return TreeTraining(training, problem, transform, parts, around).run();
+}
+
+}  // namespace falaj::train
