@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "compute/graph/proto.h"
+#include "compute/graph/shown.h"
 #include "foundation/base/error.h"
 #include "foundation/base/text.h"
 
@@ -52,14 +53,6 @@ class ModelCheck {
   }
   bool known(const std::string& domain) const {
     return std::find(limits_.domains.begin(), limits_.domains.end(), domain) != limits_.domains.end();
-  }
-  // Names come from anybody and go into messages.
-  static std::string shown(std::string_view name) {
-    std::string out(name.substr(0, 80));
-    if (!is_utf8(out)) return "(not text)";
-    std::replace_if(
-        out.begin(), out.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-    return out;
   }
   void name(const std::string& where, std::string_view text) {
     if (text.size() > limits_.name_bytes)

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "compute/graph/shown.h"
 #include "foundation/base/error.h"
 #include "foundation/base/text.h"
 
@@ -24,7 +25,7 @@ class FeatureFaults {
   explicit FeatureFaults(const std::vector<Column>& columns) : columns_(columns) {}
 
   void check(const Feature& feature, const std::vector<Feature>& all) {
-    where_ = fmt::format("feature '{}'", feature.name.substr(0, 80));
+    where_ = fmt::format("feature '{}'", shown(feature.name));
     std::visit([&](const auto& how) { check_one(how, all); }, feature.how);
   }
   void add(std::string where, std::string what) { faults_.push_back({std::move(where), std::move(what)}); }
@@ -36,7 +37,7 @@ class FeatureFaults {
   const Column* column(const std::string& name, Part part) {
     const auto at = std::find_if(columns_.begin(), columns_.end(), [&](const auto& c) { return c.name == name; });
     if (at == columns_.end()) {
-      wrong(fmt::format("no such column: '{}'", name.substr(0, 80)));
+      wrong(fmt::format("no such column: '{}'", shown(name)));
       return nullptr;
     }
     if (part != Part::whole && at->kind != Kind::timestamp)
@@ -87,7 +88,7 @@ class FeatureFaults {
       const bool known = std::any_of(all.begin(), all.end(), [&](const Feature& f) {
         return f.name == side && std::holds_alternative<Category>(f.how);
       });
-      if (!known) wrong(fmt::format("no category feature is called '{}'", side.substr(0, 80)));
+      if (!known) wrong(fmt::format("no category feature is called '{}'", shown(side)));
     }
     if (cross.buckets < 1 || cross.buckets > kBucketsMax) wrong(fmt::format("1 to {} buckets", kBucketsMax));
   }
@@ -255,7 +256,7 @@ void check_features(const std::vector<Column>& columns, const std::vector<Featur
   FeatureFaults faults(columns);
   std::set<std::string_view> names;
   for (const auto& column : columns) {
-    const std::string where = fmt::format("column '{}'", column.name.substr(0, 80));
+    const std::string where = fmt::format("column '{}'", shown(column.name));
     if (column.name.empty() || column.name[0] == '%' || column.name.size() > 256 || !is_utf8(column.name))
       faults.add(where, "a column has a name of at most 256 bytes of text that does not begin with %");
     if (!names.insert(column.name).second) faults.add(where, "is there twice");
@@ -264,9 +265,10 @@ void check_features(const std::vector<Column>& columns, const std::vector<Featur
   if (features.empty()) faults.add("features", "there must be one at least");
   if (features.size() > kFeaturesMax) faults.add("features", fmt::format("at most {}", kFeaturesMax));
   for (const auto& feature : features) {
-    if (feature.name.empty()) faults.add("feature ''", "has no name");
+    if (feature.name.empty() || feature.name.size() > 256 || !is_utf8(feature.name))
+      faults.add(fmt::format("feature '{}'", shown(feature.name)), "a feature has a name of at most 256 bytes of text");
     if (!names.insert(feature.name).second)
-      faults.add(fmt::format("feature '{}'", feature.name.substr(0, 80)), "is there twice");
+      faults.add(fmt::format("feature '{}'", shown(feature.name)), "is there twice");
     faults.check(feature, features);
   }
   refuse_if_any("preprocessing", faults.take());

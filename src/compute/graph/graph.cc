@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "compute/graph/proto.h"
+#include "compute/graph/shown.h"
 #include "foundation/base/error.h"
 #include "foundation/base/text.h"
 
@@ -140,7 +141,7 @@ Tensor read_tensor(const onnx::TensorProto& from) {
 
 Port read_port(const onnx::ValueInfoProto& from) {
   if (!from.type().has_tensor_type())
-    throw Error(Code::invalid, fmt::format("'{}' is not a tensor", from.name().substr(0, 80)));
+    throw Error(Code::invalid, fmt::format("'{}' is not a tensor", shown(from.name())));
   Port out{from.name(), *element_of_type(from.type().tensor_type().elem_type()), {}};
   for (const auto& dim : from.type().tensor_type().shape().dim()) {
     if (dim.has_dim_value())

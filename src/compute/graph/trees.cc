@@ -148,10 +148,14 @@ void TreeEnsemble::check() const {
 void TreeEnsemble::margins(std::span<const float> rows, std::span<float> out) const {
   const std::size_t count = out.size() / outputs;
   CHECK(count * outputs == out.size() && count * features == rows.size(), "whole rows, and room for each");
-  for (std::size_t row = 0; row < count; ++row) {
-    float* to = out.data() + row * outputs;
-    std::copy(base.begin(), base.end(), to);
-    for (const auto& tree : trees) to[tree.output] += leaf_of(tree, rows.data() + row * features);
+  for (std::size_t row = 0; row < count; ++row) std::copy(base.begin(), base.end(), out.data() + row * outputs);
+  constexpr std::size_t kBlock = 64;  // a tree is in the cache for so many rows
+  for (std::size_t first = 0; first < count; first += kBlock) {
+    const std::size_t end = std::min(count, first + kBlock);
+    for (const auto& tree : trees) {
+      float* to = out.data() + static_cast<std::size_t>(tree.output);
+      for (std::size_t row = first; row < end; ++row) to[row * outputs] += leaf_of(tree, rows.data() + row * features);
+    }
   }
 }
 

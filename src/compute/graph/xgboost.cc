@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "compute/graph/shown.h"
 #include "compute/graph/trees.h"
 #include "compute/graph/ubjson.h"
 #include "foundation/base/error.h"
@@ -200,7 +201,7 @@ const Objective& objective_of(const json::value& learner) {
   const auto name = text_in(member(learner, "objective"), "name");
   for (const auto& objective : kObjectives)
     if (objective.name == name) return objective;
-  no_such_model(fmt::format("objective '{}' is not supported", name.substr(0, 80)));
+  no_such_model(fmt::format("objective '{}' is not supported", shown(name)));
 }
 
 float base_margin(const json::value& parameters, Link base) {
@@ -222,8 +223,7 @@ float base_margin(const json::value& parameters, Link base) {
 
 void read_trees(const json::value& booster, std::size_t rounds, std::size_t outputs, TreeEnsemble& out) {
   const auto kind = text_in(booster, "name");
-  if (kind != "gbtree" && kind != "dart")
-    no_such_model(fmt::format("booster '{}' is not one of trees", kind.substr(0, 80)));
+  if (kind != "gbtree" && kind != "dart") no_such_model(fmt::format("booster '{}' is not one of trees", shown(kind)));
   const bool dart = kind == "dart";
   const auto& model = member(dart ? member(booster, "gbtree") : booster, "model");
   const auto& trees = list(model, "trees");
@@ -281,7 +281,7 @@ TreeEnsemble parse_xgboost(BytesView model, std::size_t rounds) {
   out.base.assign(out.outputs, base_margin(parameters, objective.base));
   if (const auto* names = learner.as_object().if_contains("feature_names"); names && names->is_array()) {
     for (const auto& name : names->get_array())
-      if (name.is_string()) out.feature_names.emplace_back(name.get_string());
+      if (name.is_string() && is_utf8(name.get_string())) out.feature_names.emplace_back(name.get_string());
     if (out.feature_names.size() != out.features) out.feature_names.clear();
   }
   read_trees(member(learner, "gradient_booster"), rounds, out.outputs, out);
