@@ -190,12 +190,9 @@ Evaluator::Value Evaluator::multiply(const Value& x, const Value& y) {
 Evaluator::Value Evaluator::divide(const Value& x, const Reals& row) {
   return each_with<double, double>(x, row, [](double a, double b) { return a / b; });
 }
-// Of the sign of the divisor, as ONNX has it.
+// Of what is not negative, where C++ and ONNX agree.
 Evaluator::Value Evaluator::modulo(const Value& x, const Wholes& row) {
-  return each_with<std::int64_t, std::int64_t>(x, row, [](std::int64_t a, std::int64_t b) {
-    const std::int64_t rest = a % b;
-    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-  });
+  return each_with<std::int64_t, std::int64_t>(x, row, [](std::int64_t a, std::int64_t b) { return a % b; });
 }
 Evaluator::Value Evaluator::floor(const Value& x) {
   return each<double, double>(x, [](double v) { return std::floor(v); });

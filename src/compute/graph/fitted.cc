@@ -188,7 +188,7 @@ template <class Coder, class T>
 void members(Coder&, T&) requires std::is_same_v<std::remove_const_t<T>, FittedCycle> {}
 template <class Coder, class T>
 void members(Coder& code, T& v) requires std::is_same_v<std::remove_const_t<T>, FittedCategory> {
-  code(v.texts), code(v.whole), code(v.ids), code(v.missing), code(v.boundaries), code(v.labels), code(v.cardinality);
+  code(v.texts), code(v.whole), code(v.ids), code(v.boundaries), code(v.labels), code(v.cardinality);
 }
 template <class Coder, class T>
 void members(Coder& code, T& v) requires std::is_same_v<std::remove_const_t<T>, FittedCross> {

@@ -24,12 +24,15 @@ struct FittedNumber {
 
 struct FittedCycle {};
 
+// Stands for a missing whole number in tables. No value is it: those that may be missing are kept within kWholeMost.
+inline constexpr std::int64_t kMissingWhole = -9'200'000'000'000'000'000;
+inline constexpr double kWholeMost = 9e18;  // beyond 2^63 a cast to a whole number is undefined
+
 // Exactly one of texts, whole and boundaries is used.
 struct FittedCategory {
   std::vector<std::string> texts;   // the known ones,
   std::vector<std::int64_t> whole;  // or these,
   std::vector<std::int64_t> ids;    // and the id of each
-  std::int64_t missing = -1;        // the whole number that stands for a missing one; nobody else's
   std::vector<double> boundaries;   // ascending
   std::vector<std::string> labels;  // of the ids 1, 2, ... when they are shown one by one (one-hot)
   std::size_t cardinality = 1;

@@ -131,6 +131,7 @@ TEST(Check, RefusesOperatorsOfOthers) {
 TEST(Check, RefusesTensorsThatAreNotWhatTheySay) {
   const auto sizes = [](std::int64_t size) { return faults_after([&](auto& m) { tensor_in(m).set_dims(0, size); }); };
   EXPECT_THAT(sizes(3), HasSubstr("tensor 't': holds 8 bytes, its sizes say 12"));
+  EXPECT_THAT(sizes(1), HasSubstr("tensor 't': holds 8 bytes, its sizes say 4"));
   EXPECT_THAT(sizes(-1), HasSubstr("negative"));
   EXPECT_THAT(sizes(std::numeric_limits<std::int64_t>::max()), HasSubstr("more than"));
   EXPECT_THAT(faults_after([](auto& m) {

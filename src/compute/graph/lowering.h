@@ -193,14 +193,11 @@ class Lowering {
 
   void whole_ids(std::vector<Value>& ids) {
     const auto at = positions(l_.by_whole);
-    Reals marker;
-    for (const auto& use : l_.by_whole)
-      marker.push_back(static_cast<double>(f_.template fit<FittedCategory>(use.feature).missing));
-    // Beyond these a cast to a whole number is undefined.
-    const Reals least(at.size(), -9e18), most(at.size(), 9e18);
-    Value x = m_.choose(of_values(missing_, at), marker, of_values(values_, at));
+    const Reals least(at.size(), -kWholeMost), most(at.size(), kWholeMost);
+    Value x = of_values(values_, at);
     x = m_.choose(m_.less(x, least), least, x);
     x = m_.choose(m_.greater(x, most), most, x);
+    x = m_.choose(of_values(missing_, at), Reals(at.size(), static_cast<double>(kMissingWhole)), x);
     const Value whole = m_.cast(x, Element::int64);
     for (std::size_t k = 0; k < l_.by_whole.size(); ++k) {
       const std::size_t feature = l_.by_whole[k].feature;

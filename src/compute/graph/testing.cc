@@ -32,6 +32,8 @@ void RandomColumns::fill_one(const Column& column, Held& held, bool strange) {
         break;
       case Kind::int64:
         value = static_cast<double>(static_cast<std::int64_t>(std::pow(chance(), 3) * 40) - (strange ? 10 : 5));
+        if (column.nullable && chance() < 0.05) value *= 1e17;
+        if (column.nullable && strange && chance() < 0.05) value *= 1e25;  // no integer any more
         break;
       case Kind::boolean:
         value = chance() < 0.3;

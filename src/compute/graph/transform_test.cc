@@ -116,6 +116,26 @@ TEST(Transform, BucketisesFromTheBoundaryOn) {
   for (std::size_t id = 1; id < 5; ++id) EXPECT_NEAR(counts[id], 250, 5);
 }
 
+TEST(Transform, EqualValuesShareABucket) {
+  Category how = of_c<Category>({});
+  how.buckets = 2;
+  std::vector<double> values(100, 0);
+  values.resize(200, 1);
+  const auto ids = apply(fitted(Kind::float64, values, {{"x", how}}), batch_of(values)).ids;
+  EXPECT_EQ(ids[0], 1);
+  EXPECT_EQ(ids[199], 2);
+}
+
+// More rows than are all looked at, in order: the late ones count as much as the early ones.
+TEST(Transform, TheMedianIsOfAllRows) {
+  std::vector<double> values(400'000);
+  for (std::size_t row = 0; row < values.size(); ++row) values[row] = static_cast<double>(row);
+  Number how = of_c<Number>({});
+  how.fill = Fill::median;
+  const auto transform = fitted(Kind::float64, values, {{"x", how}});
+  EXPECT_NEAR(apply(transform, batch_of(std::vector<double>{kNothing})).floats[0], 200'000, 4'000);
+}
+
 TEST(Transform, KnowsHoursAndWeekdaysBeforeAndAfter1970) {
   Number hour = of_c<Number>({}), weekday = hour;
   hour.part = Part::hour, weekday.part = Part::weekday;
@@ -155,6 +175,13 @@ TEST(Transform, LargeIdsStayApartWhenNeverMissing) {
   fitter.add(batch);
   const auto ids = apply(fitter.finish(), batch).ids;
   EXPECT_NE(ids[0], ids[1]);
+}
+
+TEST(Transform, WholeNumbersThatMayBeMissingAreWholeUpToTheirLimits) {
+  const std::vector<double> seen = {1e17, 2e17, 2e17, -3, -3, -3, kNothing, kNothing, kNothing, kNothing};
+  const auto transform = fitted(Kind::int64, seen, {{"x", of_c<Category>({})}});
+  const std::vector<double> asked = {1e17, 2e17, -3, kNothing, INFINITY, 1e30, -1e30, -1, 2.9e17};
+  EXPECT_THAT(apply(transform, batch_of(asked)).ids, ElementsAre(4, 3, 2, 1, 1, 0, 0, 0, 0));
 }
 
 TEST(Transform, MergedFittersFitTheSame) {
