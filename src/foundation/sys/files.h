@@ -77,5 +77,7 @@ class Files {
 
 // The real one. `root` and what is above it are made (mode 0700) when missing; files are 0600.
 std::unique_ptr<Files> open_files(const std::string& root);
+// Of somebody else's, perhaps on a disk that cannot be written: what writes is denied. Throws not_found.
+std::unique_ptr<Files> read_files(const std::string& root);
 
 }  // namespace falaj::sys

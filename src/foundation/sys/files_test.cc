@@ -15,6 +15,7 @@
 #include <fstream>
 #include <set>
 
+#include "foundation/base/testing.h"
 #include "foundation/sys/faulty_files.h"
 #include "foundation/sys/files_contract.h"
 #include "foundation/sys/sim_files.h"
@@ -90,6 +91,19 @@ TEST(RealFiles, FollowsNoLink) {
   std::string outside;
   std::ifstream(dir / "secret") >> outside;
   EXPECT_EQ(outside, "outside");
+}
+
+TEST(RealFiles, OnlyReadsWhereItMayOnlyRead) {
+  const TempDir root;
+  put(*open_files(root / "data"), "d/f", "x", Durable::now);
+  const auto files = read_files(root / "data");
+  EXPECT_EQ(get(*files, "d/f"), "x");
+  EXPECT_EQ(files->list("").size(), 1U);
+  EXPECT_ERROR(files->create(), Code::denied);
+  EXPECT_ERROR(files->scratch(), Code::denied);
+  EXPECT_ERROR(files->remove("d/f"), Code::denied);
+  EXPECT_ERROR(files->make_directories("e"), Code::denied);
+  EXPECT_ERROR(read_files(root / "nothing"), Code::not_found);
 }
 
 TEST(RealFiles, DoesNotWaitForAPipe) {

@@ -153,7 +153,8 @@ class RealScratchFile final : public ScratchFile {
 
 class RealFiles final : public Files {
  public:
-  explicit RealFiles(const std::string& root);
+  enum class Mode { write, read };
+  RealFiles(const std::string& root, Mode mode);
 
   std::unique_ptr<ReadFile> open(const std::string& path) override;
   std::unique_ptr<NewFile> create() override;
@@ -166,6 +167,7 @@ class RealFiles final : public Files {
 
  private:
   friend class RealNewFile;
+  void must_write() const;
   Descriptor parent_of(const std::string& path, std::string& name);
   Descriptor made_directory(const std::string& path);
   void sweep_unnamed();
@@ -229,7 +231,12 @@ class RealNewFile final : public NewFile {
   std::string unnamed_;  // its name in `.new`; empty once committed
 };
 
-RealFiles::RealFiles(const std::string& root) {
+RealFiles::RealFiles(const std::string& root, Mode mode) {
+  if (mode == Mode::read) {
+    root_ = Descriptor(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!root_) fail("opening a directory", root, errno);
+    return;
+  }
   for (std::size_t slash = root.find('/', 1); slash != std::string::npos; slash = root.find('/', slash + 1))
     ::mkdir(root.substr(0, slash).c_str(), 0700);  // what is wrong with a parent shows at the next line
   if (::mkdir(root.c_str(), 0700) != 0 && errno != EEXIST) fail("making a data directory", root, errno);
@@ -260,7 +267,12 @@ std::unique_ptr<ReadFile> RealFiles::open(const std::string& path) {
   return std::make_unique<RealReadFile>(std::move(fd), static_cast<std::uint64_t>(st.st_size));
 }
 
+void RealFiles::must_write() const {
+  if (!unnamed_) throw Error(Code::denied, "this directory is only read");
+}
+
 std::unique_ptr<NewFile> RealFiles::create() {
+  must_write();
   std::string name = fmt::format("{:016x}{:016x}", random_.next(), random_.next());
   Descriptor fd(::openat(unnamed_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd) fail("making a file", name, errno);
@@ -268,6 +280,7 @@ std::unique_ptr<NewFile> RealFiles::create() {
 }
 
 std::unique_ptr<ScratchFile> RealFiles::scratch() {
+  must_write();
   Descriptor fd(::openat(unnamed_.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (!fd) fail("making a scratch file", "", errno);
   return std::make_unique<RealScratchFile>(std::move(fd));
@@ -281,6 +294,7 @@ Descriptor RealFiles::parent_of(const std::string& path, std::string& name) {
 }
 
 void RealFiles::remove(const std::string& path) {
+  must_write();
   std::string name;
   const Descriptor parent = parent_of(path, name);
   if (!parent) fail("removing a file", path, errno);
@@ -325,6 +339,7 @@ void RealFiles::sync() {
 }
 
 void RealFiles::make_directories(const std::string& path) {
+  must_write();
   check_path(path);
   made_directory(path);
 }
@@ -352,6 +367,11 @@ Descriptor RealFiles::made_directory(const std::string& path) {
 
 }  // namespace
 
-std::unique_ptr<Files> open_files(const std::string& root) { return std::make_unique<RealFiles>(root); }
+std::unique_ptr<Files> open_files(const std::string& root) {
+  return std::make_unique<RealFiles>(root, RealFiles::Mode::write);
+}
+std::unique_ptr<Files> read_files(const std::string& root) {
+  return std::make_unique<RealFiles>(root, RealFiles::Mode::read);
+}
 
 }  // namespace falaj::sys
