@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -58,8 +60,14 @@ void decide_a_million(std::size_t jobs, int nodes) {
         50'000, rate / 50'000, 1, false);
 }
 
+struct PassTime {
+  std::size_t pending;
+  double decided_ms;    // what starts
+  double explained_ms;  // and of each other why not
+};
+
 // A cluster that is nearly full and so many jobs waiting.
-void one_pass(int pending) {
+PassTime one_pass(int pending) {
   const Trace trace = make_trace(2, static_cast<std::size_t>(pending) + 60'000, 10'000, 32);
   State state;
   state.set_queues(trace.queues);
@@ -100,9 +108,28 @@ void one_pass(int pending) {
     explained = std::min(explained, seconds_of([&] { plan(state, policy, now); }));
   }
   fmt::print("  and saying of each why it waits: {:.2f} ms\n", explained * 1e3);
-  best = std::max(best, explained);
   if (pending == 10'000)
-    claim("one pass over 10,000 pending jobs, 10,000 nodes", best * 1e3, "ms", "50 ms", 50, best * 1e3 / 50, 1, true);
+    claim("one pass over 10,000 pending jobs, 10,000 nodes", explained * 1e3, "ms", "50 ms", 50, explained * 1e3 / 50,
+          1, true);
+  return {state.pending_count(), best * 1e3, explained * 1e3};
+}
+
+// Both scales are logarithmic: equal steps to the right are equal factors, and a step down is ten times the jobs.
+void plot_growth(const std::vector<PassTime>& passes) {
+  constexpr double kLeast = 0.1;  // ms
+  constexpr double kStepsPerTenfold = 12;
+  const auto bar = [&](double ms) {
+    const double steps = std::log10(std::max(ms, kLeast) / kLeast) * kStepsPerTenfold;
+    return std::string(static_cast<std::size_t>(std::lround(steps)), '=');
+  };
+  fmt::print("{:>9}  {:9}   {:<12}{:<12}{:<12}{}\n", "pending", "", "0.1 ms", "1 ms", "10 ms", "100 ms");
+  for (const PassTime& pass : passes) {
+    fmt::print("{:>9}  {:9}  |{}> {:.2f} ms\n", pass.pending, "decided", bar(pass.decided_ms), pass.decided_ms);
+    fmt::print("{:>9}  {:9}  |{}> {:.2f} ms\n", "", "explained", bar(pass.explained_ms), pass.explained_ms);
+  }
+  const PassTime &first = passes.front(), &last = passes.back();
+  fmt::print("{} times the jobs take {:.1f} times as long, explained {:.1f} times\n", last.pending / first.pending,
+             last.decided_ms / first.decided_ms, last.explained_ms / first.explained_ms);
 }
 
 std::string contents(const std::string& path) {
@@ -133,6 +160,8 @@ void replay(const std::string& path) {
   show("ours, nothing restarts", simulate(trace, how));
   fmt::print("  started by the time given: P50 {:.3f}, P90 {:.3f} of {} that waited\n", mine.by_p50, mine.by_p90,
              mine.forecasts);
+  claim("starts by the time given for nine of ten, off by, " + path, std::abs(mine.by_p90 - 0.9), "of all", "0.05",
+        0.05, std::abs(mine.by_p90 - 0.9) / 0.05, 1, true);
   if (gpus) {
     const Outcome las = show("least attained service", simulate_least_attained(trace, std::chrono::hours(1)));
     claim("mean completion, " + path, mine.completion_mean, "s", "fifo", first.completion_mean,
@@ -154,7 +183,9 @@ int main(int count, char** arguments) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   for (int i = 1; i < count; ++i) falaj::schedule::replay(arguments[i]);
   if (count > 1) return 0;
-  for (const int pending : {1'000, 10'000, 100'000}) falaj::schedule::one_pass(pending);
+  std::vector<falaj::schedule::PassTime> passes;
+  for (const int pending : {1'000, 10'000, 100'000}) passes.push_back(falaj::schedule::one_pass(pending));
+  falaj::schedule::plot_growth(passes);
   falaj::schedule::decide_a_million(100'000, 1'000);
   falaj::schedule::decide_a_million(1'000'000, 10'000);
 }

@@ -150,8 +150,6 @@ class Dispatcher {
     int missing = 0;         // reports in a row that did not have it though it was acknowledged
     int absent = 0;          // reports in a row that did not have it
     std::optional<std::size_t> change;
-    std::optional<schedule::Crowd> crowd;  // that it met when it came
-    schedule::Guess told;                  // how long it would wait
   };
 
   // What is done once the step is durable; of an attempt as it was named when this was decided.

@@ -187,17 +187,14 @@ void Dispatcher::foretell(Live& live) {
   if (live.record.array_index > 0 || state_.pending_count() > kForetoldMax || !live.held.empty()) return;
   const auto* job = state_.pending(live.record.id);
   if (!job) return;
-  live.crowd = schedule::crowd(state_, *job, now_);
-  live.told = forecast_.guess(*live.crowd);
+  const auto told = forecast_.tell(live.record.id, schedule::crowd(state_, *job, now_), now_);
   if (!forecast_.knows_enough()) return;
   Lock lock(mu_);
-  starts_[live.record.id] = {now_ + live.told.p50, now_ + live.told.p90, 0};
+  starts_[live.record.id] = {now_ + told.p50, now_ + told.p90, 0};
 }
 
 void Dispatcher::foretold(Live& live) {
-  if (live.crowd && live.record.life.epoch == 1)
-    forecast_.learn(*live.crowd, now_ - Micros(live.record.submitted_us), live.told);
-  live.crowd.reset();
+  forecast_.started(live.record.id, now_);
   Lock lock(mu_);
   starts_.erase(live.record.id);
 }
@@ -239,6 +236,7 @@ void Dispatcher::look_at_timers() {
 void Dispatcher::let_go(Live live) {
   const auto id = live.record.id;
   timers_.erase({live.timer, id});
+  forecast_.gone(id);
   {
     Lock lock(mu_);
     starts_.erase(id);

@@ -3,6 +3,8 @@
 
 // What a State knows, laid out so that a pass over it costs what it decides and not what it looks at.
 
+#include <bit>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "lifecycle/schedule/fit.h"
+#include "lifecycle/schedule/pending_list.h"
 #include "lifecycle/schedule/state.h"
 
 namespace falaj::schedule {
@@ -41,6 +44,7 @@ struct Pending {
   int ask = 0;
   int queue = 0;
   Micros patient_until{0};
+  mutable std::uint64_t decided_in = 0;  // the pass that has said what becomes of it
 };
 
 struct RunningEntry {
@@ -49,14 +53,6 @@ struct RunningEntry {
   int queue = 0;
   Micros ends_by = kNever;  // by its limit and its grace
   Micros patient_until{0};  // on trial it still waits for a start of its own
-};
-
-struct OrderKey {
-  std::int64_t urgency = 0;  // minus the priority
-  double score = 0;
-  Micros submitted{0};
-  JobId id;
-  friend auto operator<=>(const OrderKey&, const OrderKey&) = default;
 };
 
 struct QueueEntry {
@@ -68,7 +64,32 @@ struct QueueEntry {
   double lately = 0;  // the mean of `share`, older moments weighing less
   Micros lately_at{0};
   std::size_t waiting = 0;  // in it and below it
-  std::map<OrderKey, const Pending*> pending;
+  PendingList pending;
+};
+
+// What is free at a later moment, of the nodes where that is more than now.
+struct Freed {
+  std::vector<Free> free;
+  std::vector<std::uint64_t> known;  // a bit for each node
+
+  void clear(std::size_t nodes) {
+    free.resize(nodes);
+    known.assign(nodes / 64 + 1, 0);
+  }
+  bool has(std::size_t node) const { return (known[node / 64] >> node % 64 & 1) != 0; }
+  void add(std::size_t node, const Free& now) {
+    free[node] = now;
+    known[node / 64] |= std::uint64_t{1} << node % 64;
+  }
+  // The first at or after `from`; as many as there are when none is.
+  std::size_t next(std::size_t from) const {
+    std::size_t word = from / 64;
+    if (word >= known.size()) return free.size();
+    for (std::uint64_t left = known[word] >> from % 64 << from % 64;; left = known[word]) {
+      if (left != 0) return word * 64 + static_cast<std::size_t>(std::countr_zero(left));
+      if (++word == known.size()) return free.size();
+    }
+  }
 };
 
 struct Book {
@@ -79,18 +100,20 @@ struct Book {
   // Nothing on those that are down. A plan being made takes from it and puts everything back: copying it for each would
   // cost more than most plans. So only one plan of a State is made at a time.
   mutable FreeTree free;
+  mutable std::uint64_t passes = 0;
+  mutable Freed freed;  // for looking ahead in a plan, kept so that it need not be made for each
   std::vector<std::vector<const RunningEntry*>> on_node;
   std::map<std::string, int, std::less<>> node_index;
   std::vector<NodeKind> node_kinds;
   std::vector<AskKind> ask_kinds;
-  std::unordered_map<std::string, int> ask_index;
-  std::vector<QueueEntry> queues;  // [0] is the root
+  std::unordered_multimap<std::size_t, int> ask_index;  // by hash of what is asked for
+  std::vector<QueueEntry> queues;                       // [0] is the root
   std::map<std::string, int, std::less<>> queue_index;
   std::unordered_map<JobId, Pending> pending;
   std::unordered_map<JobId, RunningEntry> running;
   std::map<std::pair<Micros, JobId>, const RunningEntry*> ends;  // of those with a limit that are not trials
   std::set<std::pair<Micros, JobId>> patience;                   // of the pending and of trials
-  std::set<JobId> trials;
+  std::map<JobId, const RunningEntry*> trials;
   std::set<JobId> stopping;
   std::set<JobId> elastic;        // running with fewer tasks than they could use
   std::set<JobId> preemptible;    // running

@@ -24,7 +24,7 @@ void Pass::start_urgent() {
   for (std::size_t i = 1; i < book_.queues.size(); ++i) {
     const QueueEntry& queue = book_.queues[i];
     if (!queue.queue.guaranteed || queue.pending.empty()) continue;
-    const Pending& first = *queue.pending.begin()->second;
+    const Pending& first = *queue.pending.begin()->pending;
     if (barred(first) || !has_a_right(first) || start(first)) continue;
     displace(first);
   }

@@ -115,8 +115,10 @@ void FreeTree::set(std::size_t node, const Free& free) {
     at /= 2;
     const Most& a = most_[2 * at];
     const Most& b = most_[2 * at + 1];
-    most_[at] = {std::max(a.cpu, b.cpu), std::max(a.memory, b.memory), std::max(a.disk, b.disk),
-                 std::max(a.gpu, b.gpu)};
+    const Most most{std::max(a.cpu, b.cpu), std::max(a.memory, b.memory), std::max(a.disk, b.disk),
+                    std::max(a.gpu, b.gpu)};
+    if (most == most_[at]) return;  // nothing above it changes either
+    most_[at] = most;
   }
 }
 

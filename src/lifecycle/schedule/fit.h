@@ -58,6 +58,7 @@ class FreeTree {
   struct Most {
     std::int64_t cpu = 0, memory = 0, disk = 0;
     std::int32_t gpu = 0;  // whole devices times 1000, or the largest share when none is whole
+    friend bool operator==(const Most&, const Most&) = default;
   };
   static Most most_of(const Free& free);
   static bool holds(const Most& most, std::int64_t cpu, std::int64_t memory, std::int64_t disk, int gpu_millis) {

@@ -32,6 +32,9 @@ class Pass {
   std::optional<Bound> bound_reached(const Pending& pending, int tasks) const {
     return bound_reached(pending.queue, times(pending.job.task, tasks));
   }
+  bool decided(const Pending& pending) const { return pending.decided_in == pass_; }
+  bool is_bounded(int queue) const;  // it or one above it may hold so much and no more
+  void failed(const Pending& pending, Micros duration);
   bool known_not_to_fit(int ask, int tasks, Micros duration) const;
   bool start(const Pending& pending);  // if there is room
   void started(const Pending& pending, Placement placement, bool trial);
@@ -49,7 +52,8 @@ class Pass {
   void promise_impatient();
   void promise_to(JobId id, Micros patient_until);
   void take_turns();
-  bool consider(const Pending& pending);  // false: look no further
+  bool consider(const Waiting& waiting);                 // false: look no further
+  bool pass_over(const Waiting& waiting, bool bounded);  // if it certainly has no room
   void consider_trial(const RunningEntry& trial);
   bool keep(const RunningEntry& trial);  // if it fits where it is without breaking a promise
   int least_served() const;
@@ -69,8 +73,8 @@ class Pass {
   std::vector<Amounts> held_;  // by queue, with what this plan starts
   std::vector<double> share_;  // by queue: held now and lately, for its weight
   std::vector<Turn> turns_;
-  std::unordered_set<JobId> decided_;                        // started, or waits for a noted reason
-  std::vector<const Pending*> waiting_;                      // for room, in the order considered
+  std::uint64_t pass_;                                       // marks those started, or that wait for a noted reason
+  std::vector<const Waiting*> waiting_;                      // for room, in the order considered
   std::unordered_set<JobId> kept_;                           // trials that stay
   std::vector<std::vector<std::pair<int, Micros>>> failed_;  // by ask: so many tasks for so long did not fit
   JobId firm_;                                               // whose promise only moves earlier

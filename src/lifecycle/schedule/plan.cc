@@ -11,16 +11,19 @@
 namespace falaj::schedule {
 
 struct Pass::Turn {
-  std::map<OrderKey, const Pending*>::const_iterator next, end;
+  PendingList::Iterator next, end;
   std::vector<std::pair<OrderKey, const RunningEntry*>> trials;  // of this queue, in order
   std::size_t next_trial = 0;
   std::size_t left = 0;  // jobs of this queue and those below it that have not been considered
 
+  bool trial_first() const {
+    return next_trial < trials.size() && (next == end || trials[next_trial].first < next->key);
+  }
   bool done() const { return next == end && next_trial == trials.size(); }
 };
 
 Pass::Pass(const Book& book, const Policy& policy, Micros now)
-    : book_(book), policy_(policy), now_(now), room_(book, now), failed_(book.ask_kinds.size()) {
+    : book_(book), policy_(policy), now_(now), room_(book, now), pass_(++book.passes), failed_(book.ask_kinds.size()) {
   for (const QueueEntry& queue : book.queues) {
     held_.push_back(queue.held);
     share_.push_back(queue.share + lately_at(queue, now, book.rules.usage_half_life));
@@ -39,22 +42,23 @@ Plan Pass::run() {
   if (policy_.explains) explain_rest();
   for (const Promise& promise : room_.promises()) {
     if (promise.start > now_) plan_.look_again = std::min(plan_.look_again, promise.start);
-    if (!decided_.contains(promise.job)) plan_.promised.push_back({promise.job, promise.start, promise.job == firm_});
+    const auto pending = book_.pending.find(promise.job);
+    if (pending == book_.pending.end() || !decided(pending->second))
+      plan_.promised.push_back({promise.job, promise.start, promise.job == firm_});
   }
   return std::move(plan_);
 }
 
 void Pass::wait(const Pending& pending, Reason reason, std::string detail) {
-  decided_.insert(pending.job.id);
+  pending.decided_in = pass_;
   if (policy_.explains) plan_.waits.push_back({pending.job.id, reason, std::move(detail), {}, kNever});
 }
 
 std::optional<Pass::Bound> Pass::bound_reached(int queue_at, const Amounts& more) const {
   for (int at = queue_at; at > 0; at = book_.queues[at].parent) {
     const Queue& queue = book_.queues[at].queue;
-    const Amounts then = plus(held_[at], more);
-    if (queue.limit && !within(then, *queue.limit)) return Bound{Reason::limit, &queue.name};
-    if (!queue.borrows && queue.guaranteed && !within(then, *queue.guaranteed)) {
+    if (queue.limit && !within(plus(held_[at], more), *queue.limit)) return Bound{Reason::limit, &queue.name};
+    if (!queue.borrows && queue.guaranteed && !within(plus(held_[at], more), *queue.guaranteed)) {
       return Bound{Reason::guarantee, &queue.name};
     }
   }
@@ -63,7 +67,7 @@ std::optional<Pass::Bound> Pass::bound_reached(int queue_at, const Amounts& more
 
 bool Pass::barred(const Pending& pending) {
   const Job& job = pending.job;
-  if (decided_.contains(job.id)) return true;
+  if (decided(pending)) return true;
   if (!job.held.empty()) return wait(pending, Reason::held, job.held), true;
   if (job.not_before > now_) {
     plan_.look_again = std::min(plan_.look_again, job.not_before);
@@ -72,6 +76,21 @@ bool Pass::barred(const Pending& pending) {
   const auto bound = bound_reached(pending, job.tasks_min);
   if (bound) wait(pending, bound->reason, *bound->queue);
   return bound.has_value();
+}
+
+bool Pass::is_bounded(int queue_at) const {
+  for (int at = queue_at; at > 0; at = book_.queues[at].parent) {
+    const Queue& queue = book_.queues[at].queue;
+    if (queue.limit || (!queue.borrows && queue.guaranteed)) return true;
+  }
+  return false;
+}
+
+void Pass::failed(const Pending& pending, Micros duration) {
+  auto& known = failed_[pending.ask];
+  const int tasks = pending.job.tasks_min;
+  std::erase_if(known, [&](const auto& f) { return f.first >= tasks && f.second >= duration; });  // this says more
+  known.emplace_back(tasks, duration);
 }
 
 bool Pass::known_not_to_fit(int ask, int tasks, Micros duration) const {
@@ -84,7 +103,7 @@ void Pass::started(const Pending& pending, Placement placement, bool trial) {
     held_[at] = plus(held_[at], taken);
     share_[at] += dominant_share(taken, 1, book_.capacity);
   }
-  decided_.insert(pending.job.id);
+  pending.decided_in = pass_;
   room_.take(pending.ask, placement, trial ? kNever : until(pending.job));
   plan_.starts.push_back({pending.job.id, std::move(placement), trial});
 }
@@ -96,7 +115,7 @@ bool Pass::start(const Pending& pending) {
   while (most > job.tasks_min && bound_reached(pending, most)) --most;
   auto placement = room_.place(pending.ask, job.tasks_min, most, job.layout, until(job));
   if (!placement) {
-    failed_[pending.ask].emplace_back(job.tasks_min, room_.promises().empty() ? Micros{0} : lasts(job));
+    failed(pending, room_.promises().empty() ? Micros{0} : lasts(job));
     return false;
   }
   started(pending, std::move(*placement), false);
@@ -120,8 +139,8 @@ bool Pass::start_all() {
   const std::vector<Amounts> held = held_;
   const std::vector<double> share = share_;
   const bool all = std::ranges::all_of(book_.queues, [&](const QueueEntry& queue) {
-    return std::ranges::all_of(queue.pending, [&](const auto& entry) {
-      const Pending& pending = *entry.second;
+    return std::ranges::all_of(queue.pending, [&](const Waiting& waiting) {
+      const Pending& pending = *waiting.pending;
       return pending.job.held.empty() && pending.job.not_before <= now_ &&
              !bound_reached(pending, pending.job.tasks_min) && start(pending);
     });
@@ -131,7 +150,7 @@ bool Pass::start_all() {
   held_ = held;
   share_ = share;
   plan_ = {};
-  decided_.clear();
+  pass_ = ++book_.passes;
   for (auto& failed : failed_) failed.clear();
   return false;
 }
@@ -189,25 +208,29 @@ void Pass::take_turns() {
     for (int at = queue; at >= 0; at = book_.queues[at].parent) turns_[at].left += jobs;
   };
   for (std::size_t i = 0; i < turns_.size(); ++i) add_left(static_cast<int>(i), book_.queues[i].pending.size());
-  for (const JobId id : book_.trials) {
-    const RunningEntry& entry = book_.running.at(id);
-    const Job& job = entry.running.job;
+  for (const auto& [id, entry] : book_.trials) {
+    const Job& job = entry->running.job;
     const double score = book_.rules.order == Order::hastiest ? -job.run.haste : 0;
-    turns_[entry.queue].trials.emplace_back(OrderKey{-job.priority, score, job.submitted, job.id}, &entry);
-    add_left(entry.queue, 1);
+    turns_[entry->queue].trials.emplace_back(OrderKey{-job.priority, score, job.submitted, job.id}, entry);
+    add_left(entry->queue, 1);
   }
   for (Turn& turn : turns_) std::ranges::sort(turn.trials, {}, [](const auto& t) { return t.first; });
 
   for (int queue = least_served(); queue >= 0; queue = least_served()) {
     if (promised_first_ && !policy_.explains && nothing_can_start()) return;
     Turn& turn = turns_[queue];
-    add_left(queue, static_cast<std::size_t>(-1));
-    const bool trial_first = turn.next_trial < turn.trials.size() &&
-                             (turn.next == turn.end || turn.trials[turn.next_trial].first < turn.next->first);
-    if (trial_first) {
-      consider_trial(*turn.trials[turn.next_trial++].second);
-    } else if (!consider(*(turn.next++)->second)) {
-      return;
+    const bool bounded = is_bounded(queue);
+    // Jobs that are passed over change nothing, so it stays this queue's turn.
+    for (bool passed_over = true; passed_over && !turn.done();) {
+      passed_over = false;
+      add_left(queue, static_cast<std::size_t>(-1));
+      if (turn.trial_first()) {
+        consider_trial(*turn.trials[turn.next_trial++].second);
+      } else {
+        const Waiting& waiting = *turn.next++;
+        passed_over = pass_over(waiting, bounded);
+        if (!passed_over && !consider(waiting)) return;
+      }
     }
   }
 }
@@ -221,8 +244,20 @@ bool Pass::nothing_can_start() {
   return open_ask_ == book_.ask_kinds.size();
 }
 
-bool Pass::consider(const Pending& pending) {
+// Says the same as consider() would of most jobs on a full cluster, from what the list itself holds.
+bool Pass::pass_over(const Waiting& waiting, bool bounded) {
+  if (!promised_first_ || !policy_.backfill || waiting.may_be_held || looked_at_ >= policy_.looks_at) return false;
+  if (!room_.full(waiting.ask) && !known_not_to_fit(waiting.ask, waiting.tasks_min, waiting.lasts)) return false;
+  if (room_.promise_of(waiting.key.id) != nullptr) return false;
+  if (bounded && policy_.explains) return false;  // which must say so
+  ++looked_at_;
+  waiting_.push_back(&waiting);
+  return true;
+}
+
+bool Pass::consider(const Waiting& waiting) {
   if (++looked_at_ > policy_.looks_at) return false;
+  const Pending& pending = *waiting.pending;
   if (barred(pending)) return true;
   const JobId id = pending.job.id;
   const Promise* own = room_.promise_of(id);
@@ -245,7 +280,7 @@ bool Pass::consider(const Pending& pending) {
     promise_earliest(pending.job, pending.ask, now_);
   }
   promised_first_ = true;
-  waiting_.push_back(&pending);
+  waiting_.push_back(&waiting);
   return policy_.backfill;
 }
 
@@ -270,8 +305,8 @@ void Pass::consider_trial(const RunningEntry& trial) {
 // Those that run in promised room stay while nobody needs it, the oldest first.
 void Pass::settle_trials() {
   std::vector<const RunningEntry*> trials;
-  for (const JobId id : book_.trials) {
-    if (!kept_.contains(id)) trials.push_back(&book_.running.at(id));
+  for (const auto& [id, entry] : book_.trials) {
+    if (!kept_.contains(id)) trials.push_back(entry);
   }
   std::ranges::sort(trials, {}, [](const RunningEntry* t) { return std::pair(t->running.started, t->running.job.id); });
   for (const RunningEntry* trial : trials) {
@@ -288,16 +323,18 @@ void Pass::settle_trials() {
 void Pass::start_trials() {
   if (room_.promises().empty()) return;
   for (auto& failed : failed_) failed.clear();
-  for (const Pending* pending : waiting_) {
-    const Job& job = pending->job;
-    if (!job.restartable || job.trials >= policy_.trials_max) continue;
+  for (const Waiting* waiting : waiting_) {
+    if (!waiting->may_be_tried || known_not_to_fit(waiting->ask, waiting->tasks_min, Micros{0})) continue;
+    const Pending& pending = *waiting->pending;
+    const Job& job = pending.job;
+    if (job.trials >= policy_.trials_max || decided(pending)) continue;
     if (job.id == firm_) continue;  // while it ran on trial its promise would not be kept
-    if (known_not_to_fit(pending->ask, job.tasks_min, Micros{0}) || bound_reached(*pending, job.tasks_min)) continue;
-    auto placement = room_.place_despite_promises(pending->ask, job.tasks_min, job.tasks_min, job.layout);
+    if (bound_reached(pending, job.tasks_min)) continue;
+    auto placement = room_.place_despite_promises(pending.ask, job.tasks_min, job.tasks_min, job.layout);
     if (placement) {
-      started(*pending, std::move(*placement), true);
+      started(pending, std::move(*placement), true);
     } else {
-      failed_[pending->ask].emplace_back(job.tasks_min, Micros{0});
+      failed(pending, Micros{0});
     }
   }
 }
@@ -363,17 +400,17 @@ void Pass::wait_for_room(const Pending& pending) {
 void Pass::explain_rest() {
   // Jobs of one kind wait for one reason: finding it looks at every node, so it is found once for each kind.
   std::map<int, Wait> known;
-  for (const Pending* pending : waiting_) {
-    if (decided_.contains(pending->job.id)) continue;
-    const Promise* own = room_.promise_of(pending->job.id);
-    const auto found = known.find(pending->ask);
+  for (const Waiting* waiting : waiting_) {
+    if (decided(*waiting->pending)) continue;
+    const Promise* own = room_.promise_of(waiting->key.id);
+    const auto found = known.find(waiting->ask);
     if (found != known.end() && own == nullptr) {
       plan_.waits.push_back(found->second);
-      plan_.waits.back().job = pending->job.id;
+      plan_.waits.back().job = waiting->key.id;
       continue;
     }
-    wait_for_room(*pending);
-    if (own == nullptr) known.emplace(pending->ask, plan_.waits.back());
+    wait_for_room(*waiting->pending);
+    if (own == nullptr) known.emplace(waiting->ask, plan_.waits.back());
   }
 }
 

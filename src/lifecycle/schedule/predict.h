@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <deque>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "lifecycle/schedule/model.h"
 
@@ -27,13 +28,21 @@ class Predictor {
   void learn(const JobFacts& facts, Micros ran);
 
  private:
+  static constexpr std::size_t kRemembered = 60;  // jobs of a user
   struct Past {
     std::size_t name;
     int tasks;
     Micros limit;
     double seconds;
   };
-  std::unordered_map<std::string, std::deque<Past>> past_;  // newest last
+  // The last of a user's jobs in a ring, and their places in it from the shortest to the longest run: jobs are guessed
+  // as often as they end, and putting one in order costs less than ordering all.
+  struct History {
+    std::vector<Past> ring;
+    std::size_t newest = 0;
+    std::vector<std::uint8_t> by_seconds;
+  };
+  std::unordered_map<std::string, History> past_;
 };
 
 }  // namespace falaj::schedule

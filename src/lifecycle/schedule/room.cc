@@ -23,10 +23,7 @@ std::pair<std::int64_t, std::int64_t> emptiness(const Free& free) {
 
 Room::Room(const Book& book, Micros now)
     : book_(book), now_(now), free_(book.free), first_with_room_(book.ask_kinds.size(), 0) {
-  for (const JobId id : book.trials) {
-    const RunningEntry& trial = book.running.at(id);
-    give_back(trial.ask, trial.running.placement);
-  }
+  for (const auto& [id, trial] : book.trials) give_back(trial->ask, trial->running.placement);
 }
 
 Room::~Room() { go_back({0, 0}); }
@@ -104,16 +101,20 @@ Free Room::lasting(int node, Micros start, Micros end) const {
   return least;
 }
 
+std::size_t Room::next(std::size_t from, int ask) const {
+  const Amounts& task = book_.ask_kinds[ask].task;
+  return free_.next(from, task.cpu_millis, task.memory_bytes, task.disk_bytes, static_cast<int>(task.gpu_millis));
+}
+
 std::optional<Placement> Room::gather(int ask, int tasks_min, int tasks_max, Layout layout,
                                       std::optional<Micros> until) {
-  const Amounts& task = book_.ask_kinds[ask].task;
   std::vector<std::pair<int, int>> rooms;  // node, tasks
   int total = 0;
   int whole = 0;
   std::size_t& first = first_with_room_[ask];
   bool seen = false;
   for (std::size_t at = first;; ++at) {
-    at = free_.next(at, task.cpu_millis, task.memory_bytes, task.disk_bytes, static_cast<int>(task.gpu_millis));
+    at = next(at, ask);
     if (at >= free_.size()) break;
     const int node = static_cast<int>(at);
     if (!book_.eligible(ask, node)) continue;
@@ -169,23 +170,26 @@ std::optional<Placement> Room::place_despite_promises(int ask, int tasks_min, in
 }
 
 // At one moment: nodes are looked at in order until enough have room for the whole time. `freed` is what is free then
-// on each node if nothing was promised, where that is known.
-std::optional<Placement> Room::place_at(int ask, int tasks, Micros start, Micros duration,
-                                        const std::vector<Free>* freed) const {
-  const Amounts& task = book_.ask_kinds[ask].task;
+// if nothing was promised, where that is known.
+std::optional<Placement> Room::place_at(int ask, int tasks, Micros start, Micros duration, const Freed* freed) const {
   const bool now = start <= now_;
   Placement placement;
   for (std::size_t node = 0; tasks > 0; ++node) {
-    if (now) {
-      node = free_.next(node, task.cpu_millis, task.memory_bytes, task.disk_bytes, static_cast<int>(task.gpu_millis));
+    if (now || freed != nullptr) {
+      const std::size_t free_now = next(node, ask);
+      node = freed == nullptr ? free_now : std::min(free_now, freed->next(node));
     }
     if (node >= free_.size()) return std::nullopt;
     const int at = static_cast<int>(node);
     if (!book_.nodes[node].up || !book_.eligible(ask, at)) continue;
     const Demand& demand = book_.demand(ask, at);
-    if (freed != nullptr && fits((*freed)[node], demand, 1) == 0) continue;
-    const bool exact = freed != nullptr && !promised_on_.contains(at);
-    Free room = exact ? (*freed)[node] : lasting(at, start, moment_after(start, duration));
+    const Free* then = nullptr;
+    if (freed != nullptr) {
+      then = freed->has(node) ? &freed->free[node] : &free_[node];
+      if (fits(*then, demand, 1) == 0) continue;
+    }
+    const bool exact = then != nullptr && !promised_on_.contains(at);
+    Free room = exact ? *then : lasting(at, start, moment_after(start, duration));
     const int fit = fits(room, demand, tasks);
     if (fit == 0) continue;
     placement.push_back({at, fit, schedule::take(room, demand, fit)});
@@ -198,21 +202,23 @@ std::optional<Found> Room::earliest(int ask, int tasks, Micros from, Micros dura
   if (auto placement = place_at(ask, tasks, from, duration, nullptr)) return Found{from, std::move(*placement)};
   // How many would fit on each node if nothing was promised: never fewer later than earlier, so that moments at which
   // even those are too few need no closer look.
-  std::vector<Free> freed(free_.size());
+  Freed& freed = book_.freed;
+  freed.clear(free_.size());
   std::int64_t total = 0;
-  for (std::size_t node = 0; node < free_.size(); ++node) {
-    freed[node] = free_[node];
+  for (std::size_t node = next(0, ask); node < free_.size(); node = next(node + 1, ask)) {
     if (book_.eligible(ask, static_cast<int>(node)))
-      total += fits(freed[node], book_.demand(ask, static_cast<int>(node)), tasks);
+      total += fits(free_[node], book_.demand(ask, static_cast<int>(node)), tasks);
   }
   const auto release = [&](int released_ask, const Placement& placement) {
     for (const Part& part : placement) {
       if (!book_.nodes[part.node].up) continue;
+      const std::size_t node = static_cast<std::size_t>(part.node);
+      if (!freed.has(node)) freed.add(node, free_[node]);
       const bool counts = book_.eligible(ask, part.node);
       const Demand& demand = book_.demand(ask, part.node);
-      if (counts) total -= fits(freed[part.node], demand, tasks);
-      schedule::give_back(freed[part.node], book_.demand(released_ask, part.node), part);
-      if (counts) total += fits(freed[part.node], demand, tasks);
+      if (counts) total -= fits(freed.free[node], demand, tasks);
+      schedule::give_back(freed.free[node], book_.demand(released_ask, part.node), part);
+      if (counts) total += fits(freed.free[node], demand, tasks);
     }
   };
 

@@ -72,8 +72,9 @@ class Room {
   Free lasting(int node, Micros start, Micros end) const;
   void set(int node, const Free& free);
   Free free_at(int node, Micros moment) const;
-  std::optional<Placement> place_at(int ask, int tasks, Micros start, Micros duration,
-                                    const std::vector<Free>* freed) const;
+  // The first node at or after `from` where a task may fit now.
+  std::size_t next(std::size_t from, int ask) const;
+  std::optional<Placement> place_at(int ask, int tasks, Micros start, Micros duration, const Freed* freed) const;
   std::optional<Placement> gather(int ask, int tasks_min, int tasks_max, Layout layout, std::optional<Micros> until);
 
   const Book& book_;

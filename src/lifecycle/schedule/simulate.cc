@@ -27,9 +27,8 @@ double work_of(const TraceJob& job) {  // in task seconds
 }
 
 struct Told {
-  Crowd crowd;
+  Micros at;
   Guess wait;
-  bool overdue = false;
 };
 
 class Simulation {
@@ -157,6 +156,7 @@ class Simulation {
       if (there) again(index_of(id));
     }
     state_.set_up(static_cast<int>(node), false);
+    firm_.clear();  // what was promised on it cannot be kept; what is promised from now on must be
     later(after(how_.faults.node_down_mean), Kind::node_back, node);
   }
 
@@ -210,37 +210,28 @@ class Simulation {
   }
 
   void note_start(JobId id) {
-    if (firm_.empty() && told_.empty()) return;
+    if (firm_.empty() && !how_.forecasts) return;
     if (const auto firm = firm_.find(id); firm != firm_.end()) {
       outcome_.promise_late_max = std::max(outcome_.promise_late_max, in_seconds(now_ - firm->second));
       firm_.erase(firm);
     }
+    forecast_.started(id, now_);
     if (const auto told = told_.find(id); told != told_.end()) {
-      const Micros waited = now_ - trace_.jobs[index_of(id)].submitted;
-      if (forecast_.knows_enough()) {
-        ++outcome_.forecasts;
-        outcome_.by_p50 += waited <= told->second.wait.p50 ? 1 : 0;
-        outcome_.by_p90 += waited <= told->second.wait.p90 ? 1 : 0;
-      }
-      forecast_.learn(told->second.crowd, waited, told->second.wait, told->second.overdue);
+      const Micros waited = now_ - told->second.at;
+      ++outcome_.forecasts;
+      outcome_.by_p50 += waited <= told->second.wait.p50 ? 1 : 0;
+      outcome_.by_p90 += waited <= told->second.wait.p90 ? 1 : 0;
       told_.erase(told);
     }
   }
 
   void tell() {
-    for (; !due_.empty() && due_.begin()->first < now_; due_.erase(due_.begin())) {
-      const auto told = told_.find(due_.begin()->second);
-      if (told == told_.end()) continue;
-      told->second.overdue = true;
-      forecast_.overdue();
-    }
     for (const std::size_t index : arrived_) {
       const Job* job = state_.pending(id_of(index));
       if (job == nullptr) continue;
-      const Crowd seen = crowd(state_, *job, now_);
-      const Told told{seen, forecast_.guess(seen)};
-      told_.emplace(job->id, told);
-      due_.emplace(job->submitted + told.wait.p90, job->id);
+      const bool shown = forecast_.knows_enough();
+      const Guess wait = forecast_.tell(job->id, crowd(state_, *job, now_), now_);
+      if (shown) told_.emplace(job->id, Told{now_, wait});
     }
     arrived_.clear();
   }
@@ -320,8 +311,7 @@ class Simulation {
   Micros now_{0}, planned_ = Micros::min() / 2;
   std::vector<Fate> jobs_;
   std::vector<std::size_t> arrived_;
-  std::unordered_map<JobId, Told> told_;
-  std::set<std::pair<Micros, JobId>> due_;  // when those told should have started
+  std::unordered_map<JobId, Told> told_;  // those shown when they will start
   std::unordered_map<JobId, Micros> firm_;
   Outcome outcome_;
 };

@@ -14,22 +14,20 @@ namespace {
 
 constexpr Free kNothingFree{-1, -1, -1, {}};
 
-void append_amounts(std::string& text, const Amounts& a) {
-  fmt::format_to(std::back_inserter(text), "{},{},{},{};", a.cpu_millis, a.memory_bytes, a.disk_bytes, a.gpu_millis);
-}
-
-// Two jobs with equal text ask for the same of a node. Lengths stand before words, which may hold any character.
-std::string text_of(const Job& job) {
-  std::string text;
-  append_amounts(text, job.task);
-  const auto word = [&](std::string_view w) { fmt::format_to(std::back_inserter(text), "{}:{}", w.size(), w); };
-  for (const std::string& zone : job.where.zones) word(zone);
-  for (const auto* labels : {&job.where.labels, &job.where.labels_refused}) {
-    text += '|';
+// Of what a job asks of a node: equal for jobs that ask for the same.
+std::size_t hash_of(const Amounts& task, const Where& where) {
+  std::size_t hash = 0;
+  const auto mix = [&](std::size_t value) { hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL; };
+  const auto word = [&](const std::string& w) { mix(std::hash<std::string>{}(w)); };
+  for (const std::int64_t amount : {task.cpu_millis, task.memory_bytes, task.disk_bytes, task.gpu_millis}) {
+    mix(static_cast<std::size_t>(amount));
+  }
+  for (const std::string& zone : where.zones) word(zone);
+  for (const auto* labels : {&where.labels, &where.labels_refused}) {
     for (const auto& [key, value] : *labels) word(key), word(value);
   }
-  word(job.where.gpu_type);
-  return text;
+  if (!where.gpu_type.empty()) word(where.gpu_type);
+  return hash;
 }
 
 Match match(const AskKind& ask, const NodeKind& node) {
@@ -71,18 +69,30 @@ int kind_of(Book& book, const Node& node) {
 }
 
 int ask_of(Book& book, const Job& job) {
-  const auto [found, added] = book.ask_index.try_emplace(text_of(job), static_cast<int>(book.ask_kinds.size()));
-  if (added) {
-    AskKind ask{job.task, job.where, {}};
-    for (const NodeKind& node : book.node_kinds) ask.matches.push_back(match(ask, node));
-    book.ask_kinds.push_back(std::move(ask));
+  const std::size_t hash = hash_of(job.task, job.where);
+  const auto [first, last] = book.ask_index.equal_range(hash);
+  for (auto at = first; at != last; ++at) {
+    const AskKind& known = book.ask_kinds[at->second];
+    if (known.task == job.task && known.where == job.where) return at->second;
   }
-  return found->second;
+  AskKind ask{job.task, job.where, {}};
+  for (const NodeKind& node : book.node_kinds) ask.matches.push_back(match(ask, node));
+  book.ask_kinds.push_back(std::move(ask));
+  const int added = static_cast<int>(book.ask_kinds.size()) - 1;
+  book.ask_index.emplace(hash, added);
+  return added;
 }
 
 OrderKey key_of(const Book& book, const Job& job) {
   const double score = book.rules.order == Order::hastiest ? -job.run.haste : 0;
   return {-job.priority, score, job.submitted, job.id};
+}
+
+Waiting waiting_of(const Book& book, const Pending& pending) {
+  const Job& job = pending.job;
+  return {key_of(book, job), &pending,      lasts(job),
+          pending.ask,       job.tasks_min, !job.held.empty() || job.not_before > Micros{0},
+          job.restartable};
 }
 
 void publish(Book& book, int node) {
@@ -114,13 +124,12 @@ void insert(Book& book, Job job) {
   const JobId id = job.id;
   const int ask = ask_of(book, job);
   if (job.limit != kNever && job.limit > book.longest_limit) book.longest_limit = job.limit;
-  const OrderKey key = key_of(book, job);
-  const auto [at, added] = book.pending.try_emplace(id, Pending{std::move(job), ask, queue->second, {}});
+  const auto [at, added] = book.pending.try_emplace(id, Pending{std::move(job), ask, queue->second, {}, 0});
   CHECK(added, "a pending job is inserted once");
   at->second.patient_until = patience_of(book, at->second.job);
   book.patience.emplace(at->second.patient_until, id);
-  book.queues[queue->second].pending.emplace(key, &at->second);
-  if (at->second.job.preempts) book.preempting.insert(key);
+  book.queues[queue->second].pending.insert(waiting_of(book, at->second));
+  if (at->second.job.preempts) book.preempting.insert(key_of(book, at->second.job));
   ++book.ask_kinds[ask].pending;
   note_waiting(book, queue->second, 1);
 }
@@ -129,7 +138,7 @@ Job extract(Book& book, std::unordered_map<JobId, Pending>::iterator at) {
   Pending& pending = at->second;
   book.patience.erase({pending.patient_until, pending.job.id});
   book.queues[pending.queue].pending.erase(key_of(book, pending.job));
-  book.preempting.erase(key_of(book, pending.job));
+  if (pending.job.preempts) book.preempting.erase(key_of(book, pending.job));
   --book.ask_kinds[pending.ask].pending;
   note_waiting(book, pending.queue, -1);
   Job job = std::move(pending.job);
@@ -191,7 +200,7 @@ std::unordered_map<JobId, RunningEntry>::iterator find_running(Book& book, JobId
 }
 
 void note_end(Book& book, RunningEntry& entry, Micros ends_by) {
-  book.ends.erase({entry.ends_by, entry.running.job.id});
+  if (entry.ends_by != kNever) book.ends.erase({entry.ends_by, entry.running.job.id});
   entry.ends_by = ends_by;
   if (ends_by != kNever && !entry.running.trial) book.ends.emplace(std::pair(ends_by, entry.running.job.id), &entry);
 }
@@ -199,7 +208,7 @@ void note_end(Book& book, RunningEntry& entry, Micros ends_by) {
 void index(Book& book, const RunningEntry& entry) {
   const Running& running = entry.running;
   if (running.trial) {
-    book.trials.insert(running.job.id);
+    book.trials.emplace(running.job.id, &entry);
     book.patience.emplace(entry.patient_until, running.job.id);
   }
   if (running.job.preemptible && !running.stopping && !running.trial) book.preemptible.insert(running.job.id);
@@ -333,7 +342,7 @@ void State::set_queues(std::vector<Queue> queues) {
   book.queue_index = index;
   for (auto& [id, pending] : book.pending) {
     pending.queue = place(pending.job.queue);
-    book.queues[pending.queue].pending.emplace(key_of(book, pending.job), &pending);
+    book.queues[pending.queue].pending.insert(waiting_of(book, pending));
     note_waiting(book, pending.queue, 1);
   }
   for (auto& [id, entry] : book.running) {
@@ -529,7 +538,7 @@ std::size_t State::running_count() const { return book_->running.size(); }
 std::vector<JobId> State::pending_ids() const {
   std::vector<JobId> ids;
   for (const QueueEntry& queue : book_->queues) {
-    for (const auto& [key, pending] : queue.pending) ids.push_back(key.id);
+    for (const Waiting& waiting : queue.pending) ids.push_back(waiting.key.id);
   }
   return ids;
 }
