@@ -16,6 +16,7 @@ namespace falaj::graph {
 namespace {
 
 constexpr std::size_t kBucketsMax = std::size_t{1} << 30;
+constexpr std::size_t kBucketCellsMax = 25'000'000;
 
 bool is_real(Kind kind) { return kind == Kind::float64 || kind == Kind::float32; }
 
@@ -271,6 +272,17 @@ void check_features(const std::vector<Column>& columns, const std::vector<Featur
       faults.add(fmt::format("feature '{}'", shown(feature.name)), "is there twice");
     faults.check(feature, features);
   }
+  // The model holds a matrix of all boundaries by all features that have some.
+  std::size_t boundaries = 0, bucketised = 0;
+  for (const auto& feature : features) {
+    const auto* category = std::get_if<Category>(&feature.how);
+    if (!category || !is_bucketised(*category)) continue;
+    boundaries += std::max(category->buckets, category->boundaries.size() + 1);
+    ++bucketised;
+  }
+  if (boundaries * bucketised > kBucketCellsMax)
+    faults.add("features", fmt::format("{} buckets of {} features: at most {} if multiplied", boundaries, bucketised,
+                                       kBucketCellsMax));
   refuse_if_any("preprocessing", faults.take());
 }
 

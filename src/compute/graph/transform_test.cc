@@ -262,6 +262,11 @@ TEST(Fitter, SaysEverythingThatIsWrong) {
   EXPECT_THAT(faults, HasSubstr("feature 'i': no category feature is called 'nobody'"));
   EXPECT_THAT(faults, HasSubstr("feature 'i': is there twice"));
   EXPECT_THAT(faults_of({{"x"}, {"x"}}, {}), HasSubstr("column 'x': is there twice"));
+  std::vector<Feature> many;
+  Category fine;
+  fine.column = "x", fine.buckets = 1'000;
+  for (int k = 0; k < 200; ++k) many.push_back({"f" + std::to_string(k), fine});
+  EXPECT_THAT(faults_of({{"x"}}, many), HasSubstr("200000 buckets of 200 features"));
   EXPECT_THAT(faults_of({{"x"}}, {}), HasSubstr("there must be one at least"));
 }
 
