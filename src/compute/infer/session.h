@@ -45,7 +45,8 @@ class Session {
     bool optimise = true;
     bool arena = true;
   };
-  // Throws invalid when ONNX Runtime refuses the model. Does not check() it: foreign bytes must have been.
+  // Throws invalid when ONNX Runtime refuses the model, or an input or output of it is no tensor. Does not check() it:
+  // foreign bytes must have been.
   static Session open(const Runtime& runtime, BytesView model, const Options& options);
   static Session open(const Runtime& runtime, BytesView model) { return open(runtime, model, Options{}); }
   ~Session();
