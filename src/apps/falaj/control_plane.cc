@@ -17,6 +17,7 @@
 #include "governance/resource/kinds/kinds.h"
 #include "lifecycle/data/dataset_kind.h"
 #include "lifecycle/execute/local/local_executor.h"
+#include "lifecycle/execute/slurm/slurm_executor.h"
 #include "lifecycle/features/kinds.h"
 #include "lifecycle/jobs/kinds.h"
 #include "lifecycle/track/uploads.h"
@@ -27,6 +28,7 @@ namespace falaj::app {
 namespace {
 
 constexpr std::string_view kLocalStore = "local";
+constexpr const char *kLocalExecutor = "local", *kSlurmExecutor = "slurm";
 constexpr std::int64_t kOutgoingWaitUs = 30'000'000;  // a webhook that takes longer is tried again
 constexpr std::int64_t kAdminTokenLifeUs = iam::kTokenLifeMaxUs;
 
@@ -287,6 +289,7 @@ void ControlPlane::make_jobs() {
     for (const auto& gpu : settings.gpus) local.gpus.push_back({gpu.id, gpu.type, gpu.memory_bytes});
     local.log_bytes_max = settings.log_bytes;
     local.hidden = {data};
+    if (!settings_.slurm.directory.empty()) local.hidden.push_back(settings_.slurm.directory);
     return std::make_unique<execute::LocalExecutor>(std::move(local), clock_, processes_);
   });
   jobs::JobsOptions options;
@@ -301,10 +304,35 @@ void ControlPlane::make_jobs() {
   };
   options.launch.url = [this] { return platform_ ? platform_->public_url : ""; };
   options.starters = static_cast<std::size_t>(settings.starters);
+  jobs::Jobs::Executors executors{{kLocalExecutor, local_executor_.get()}};
+  if (!settings_.slurm.directory.empty()) {
+    make_slurm(options.launch);
+    executors.emplace_back(kSlurmExecutor, slurm_executor_.get());
+  }
   jobs_ = std::make_unique<jobs::Jobs>(
       jobs::Jobs::Parts{*database_, *resources_, *directory_, *vault_, *track_, clock_, random_, metrics_, bell_},
-      jobs::Jobs::Executors{{"local", local_executor_.get()}}, std::move(options));
+      std::move(executors), std::move(options));
   schedules_ = std::make_unique<jobs::Schedules>(*database_, *resources_, *directory_, *jobs_, clock_);
+}
+
+void ControlPlane::make_slurm(jobs::LaunchOptions& launch) {
+  auto settings = settings_.slurm;
+  auto& jobs = launch.elsewhere[kSlurmExecutor];
+  jobs.directory = settings.directory + "/jobs";
+  jobs.places = true;
+  jobs.zone = settings.zone;
+  jobs.tenants = settings.tenants;
+  jobs.url = [this] {
+    if (!settings_.slurm.server_url.empty()) return settings_.slurm.server_url;
+    // Our loopback is not theirs.
+    return platform_ && !parse_endpoint(settings_.listen).loopback() ? platform_->public_url : std::string();
+  };
+  settings.directory += "/attempts";
+  settings.log_bytes_max = settings_.jobs.log_bytes;
+  slurm_executor_ = std::make_unique<LazyExecutor>([this, settings] {
+    return std::make_unique<execute::slurm::SlurmExecutor>(settings, execute::slurm::make_gateway(settings, processes_),
+                                                           clock_);
+  });
 }
 
 void ControlPlane::bootstrap() {

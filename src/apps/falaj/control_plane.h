@@ -73,6 +73,7 @@ class ControlPlane {
  private:
   void bootstrap();
   void make_jobs();
+  void make_slurm(jobs::LaunchOptions& launch);
   void retain();  // one pass of retention, as often as it says that there is more
 
   const Settings settings_;
@@ -108,7 +109,7 @@ class ControlPlane {
   std::unique_ptr<models::Deliveries> deliveries_;
   sys::RealProcesses processes_;
   std::shared_ptr<jobs::Bell> bell_ = std::make_shared<jobs::Bell>();
-  std::unique_ptr<LazyExecutor> local_executor_;
+  std::unique_ptr<LazyExecutor> local_executor_, slurm_executor_;  // the second: where one is configured
   std::unique_ptr<jobs::Jobs> jobs_;
   std::unique_ptr<jobs::Schedules> schedules_;
   bool first_start_ = false;

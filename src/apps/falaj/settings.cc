@@ -68,6 +68,9 @@ void Shape<app::Settings>::check(const app::Settings& s, Faults& faults) {
     reference(path + ".access_key", store.access_key);
     reference(path + ".secret_key", store.secret_key);
   }
+  Faults of_slurm;
+  Shape<execute::slurm::Settings>::check(s.slurm, of_slurm);
+  for (auto& fault : of_slurm) faults.push_back({"slurm." + fault.where, std::move(fault.what)});
 }
 
 }  // namespace falaj

@@ -8,6 +8,7 @@
 #include "apps/falaj/job_settings.h"
 #include "foundation/base/shape.h"
 #include "foundation/config/config.h"
+#include "lifecycle/execute/slurm/settings.h"
 
 namespace falaj::app {
 
@@ -88,6 +89,7 @@ struct Settings {
   DatasetSettings datasets;
   OnlineSettings online;
   JobSettings jobs;
+  execute::slurm::Settings slurm;
 };
 
 // "HOST:PORT", "[::1]:PORT". Throws invalid.
@@ -256,7 +258,7 @@ struct Shape<app::Settings> {
       field("tls", &T::tls, ""), field("database", &T::database, ""), field("blobs", &T::blobs, ""),
       field("keys", &T::keys, ""), field("http", &T::http, ""), field("rates", &T::rates, ""),
       field("webhooks", &T::webhooks, ""), field("retention", &T::retention, ""), field("datasets", &T::datasets, ""),
-      field("online", &T::online, ""), field("jobs", &T::jobs, ""));
+      field("online", &T::online, ""), field("jobs", &T::jobs, ""), field("slurm", &T::slurm, ""));
   // What concerns several settings. An unsafe combination refuses to start.
   static void check(const T& settings, Faults& faults);
 };

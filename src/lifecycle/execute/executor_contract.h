@@ -139,7 +139,9 @@ TEST_P(ExecutorContract, StartingAnAttemptAgainChangesNothing) {
 
 TEST_P(ExecutorContract, GivesAGangItsRanks) {
   auto gang = launch("gang.1", "echo $RANK of $WORLD_SIZE $MASTER_ADDR:$MASTER_PORT; [ -n \"$LOCAL_RANK\" ]", 3);
-  EXPECT_EQ(run(gang).exit_code, 0);
+  const auto ending = run(gang);
+  EXPECT_EQ(ending.exit_code, 0);
+  EXPECT_EQ(ending.rank, 0) << "no task decided it, whichever was the last";
   const std::string first = log("gang.1", 0);
   const auto place = first.substr(first.find_last_of(' ') + 1);
   EXPECT_NE(place, ":\n");

@@ -156,7 +156,7 @@ void Dispatcher::take(Seen&& news) {
 void Dispatcher::begin(const schedule::Start& start) {
   auto* live = find(start.job);
   if (!live) return;
-  const auto executor = rules_.executor_of(*live->record.spec);
+  const auto executor = rules_.executor_of(live->record);
   try {
     state_.start(start, now_);
   } catch (const Error& e) {  // planned again with what is there now

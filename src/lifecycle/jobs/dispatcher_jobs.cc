@@ -26,7 +26,7 @@ void Dispatcher::plan_deed(const Live& live, Effect effect) {
 }
 
 schedule::Job Dispatcher::job_of(const Live& live) const {
-  const auto& executor = rules_.executor_of(*live.record.spec);
+  const auto& executor = rules_.executor_of(live.record);
   const auto zoned = zoned_.find(executor);
   const bool asks = zoned != zoned_.end() && zoned->second;
   auto job = to_job(live.record, rules_, asks ? parts_.zone(live.record.where) : "", parts_.guess(live.record));

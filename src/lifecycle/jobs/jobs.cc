@@ -70,7 +70,8 @@ class Jobs::LiveHands final : public Hands {
       Started news{record.id, record.life.epoch, "", std::nullopt, true};
       try {
         news.asked = false;
-        const auto prepared = jobs_.launches_.prepare(record);
+        auto prepared = jobs_.launches_.prepare(record);
+        jobs_.hand_over(record, prepared.launch);
         news.run_id = prepared.run_id;
         news.asked = true;
         jobs_.executor(record.life.executor).start(prepared.launch);
@@ -228,6 +229,7 @@ void Jobs::watch(const std::string& name) {
   auto& of = executor(name);
   std::uint64_t seen = 0;
   sys::Micros nodes_due{0};
+  bool silent = false;
   while (!stopping()) {
     try {
       if (parts_.clock.now() >= nodes_due) {
@@ -235,9 +237,12 @@ void Jobs::watch(const std::string& name) {
         nodes_due = parts_.clock.now() + options_.nodes_every;
       }
       dispatcher_->tell(Seen{name, of.poll(seen, options_.poll_wait)});
+      if (silent) log::info("executor_answers", {{"executor", name}});
+      silent = false;
     } catch (const Error& e) {
       if (stopping()) return;
-      log::warn("executor_silent", {{"executor", name}, {"why", e.what()}});
+      if (!silent) log::warn("executor_silent", {{"executor", name}, {"why", e.what()}});
+      silent = true;
       rest(kRestAfterFailure);
     }
   }
@@ -247,6 +252,23 @@ execute::Executor& Jobs::executor(const std::string& name) const {
   for (const auto& [known, executor] : executors_)
     if (known == name) return *executor;
   throw Error(Code::unavailable, fmt::format("executor '{}' is not in the server's settings", name));
+}
+
+// To one that queues and places by itself: how urgent it is, and nodes only where not every one of them will do.
+void Jobs::hand_over(const Record& record, execute::Launch& launch) {
+  const auto found = options_.launch.elsewhere.find(record.life.executor);
+  if (found == options_.launch.elsewhere.end()) return;
+  const auto rules = this->rules();
+  const auto& spec = *record.spec;
+  const auto priority = rules->classes.find(spec.priority_class.empty() ? rules->default_class : spec.priority_class);
+  if (priority != rules->classes.end()) launch.priority = priority->second.value;
+  if (!found->second.places) return;
+  const bool chosen = !spec.nodes.labels.empty() || !spec.nodes.not_labels.empty() || !spec.nodes.zones.empty();
+  const bool zoned = std::any_of(rules->pools.begin(), rules->pools.end(), [&](const auto& pool) {
+    return !pool.second.zone.empty() && pool.second.zone != found->second.zone;
+  });
+  if (chosen || zoned) return;
+  for (auto& task : launch.tasks) task.node.clear();
 }
 
 std::shared_ptr<const Rules> Jobs::rules() {
@@ -300,6 +322,12 @@ void Jobs::check_new(const Where& where, const NewJob& job, const Rules& rules, 
   for (const auto& zone : job.spec.nodes.zones)
     if (!tenant || std::find(tenant->zones.begin(), tenant->zones.end(), ZoneName{zone}) == tenant->zones.end())
       faults.push_back({"spec.nodes.zones", fmt::format("'{}' is none of the tenant's zones", zone)});
+  const auto elsewhere = options_.launch.elsewhere.find(rules.executor_of(where.tenant.str(), job.spec));
+  if (elsewhere != options_.launch.elsewhere.end()) {
+    const auto& users = elsewhere->second.tenants;
+    if (!users.empty() && std::find(users.begin(), users.end(), where.tenant.str()) == users.end())
+      faults.push_back({"spec.executor", fmt::format("'{}' is not for this tenant", elsewhere->first)});
+  }
   const auto now = parts_.clock.wall().count();
   if (const auto deadline = parse_time(job.spec.deadline)) {
     const auto begins = std::max(now, parse_time(job.spec.not_before).value_or(0));

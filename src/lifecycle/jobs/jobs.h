@@ -100,6 +100,7 @@ class Jobs {
   void dispatch();                          // the dispatcher's thread
   void watch(const std::string& executor);  // one thread for each executor
   execute::Executor& executor(const std::string& name) const;
+  void hand_over(const Record& record, execute::Launch& launch);
   std::shared_ptr<const Rules> rules() EXCLUDES(mu_);
   void check_new(const Where& where, const NewJob& job, const Rules& rules, Faults& faults);
   std::string zone_of(const Where& where) const;

@@ -25,6 +25,7 @@ struct QueueSpec {
   std::optional<AmountsSpec> guaranteed, limit;
   bool borrows = true;
   std::vector<std::string> tenants;  // who may use it; none = all
+  std::string executor;              // of its jobs that name none; "" = its parent's
 };
 
 struct PriorityClassSpec {
@@ -90,6 +91,8 @@ struct Shape<jobs::QueueSpec> {
       field("borrows", &T::borrows, "May hold more than guaranteed while others leave it unused."),
       field("tenants", &T::tenants, "Who may use it; everybody when absent.")
           .length(0, 1000)
+          .text({is_name, kNameRule}),
+      field("executor", &T::executor, "Where its jobs run that do not say; its parent's, or the server's first.")
           .text({is_name, kNameRule}));
 };
 template <>

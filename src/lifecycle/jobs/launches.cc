@@ -80,6 +80,16 @@ std::vector<execute::Task> tasks_of(const Record& record) {
   return out;
 }
 
+const ElsewhereOptions* Launches::elsewhere(const Record& record) const {
+  const auto found = options_.elsewhere.find(record.life.executor);
+  return found == options_.elsewhere.end() ? nullptr : &found->second;
+}
+
+std::string Launches::home(const Record& record) const {
+  const auto* other = elsewhere(record);
+  return fmt::format("{}/{}", other ? other->directory : options_.directory, record.id.str());
+}
+
 Launches::Prepared Launches::prepare(const Record& record) {
   const auto& spec = *record.spec;
   const auto at = home(record);
@@ -108,7 +118,9 @@ Launches::Prepared Launches::prepare(const Record& record) {
   }
   launch.tasks = tasks_of(record);
   launch.limits = {std::llround(spec.cpus * 1000), spec.memory_bytes, spec.disk_bytes, spec.processes};
-  launch.isolation_min = std::max(options_.isolation_min, isolation_named(spec.isolation));
+  const auto* other = elsewhere(record);
+  launch.isolation_min =
+      std::max(other ? other->isolation_min : options_.isolation_min, isolation_named(spec.isolation));
   launch.network = spec.network == "host" ? execute::Network::host : execute::Network::none;
   launch.time_limit = sys::Micros(spec.time_limit_us);
   launch.grace = sys::Micros(spec.grace_us);
@@ -249,7 +261,9 @@ void Launches::add_environment(const Record& record, const Prepared& prepared, e
   if (!prepared.run_id.empty()) env["MLFLOW_RUN_ID"] = env["FALAJ_RUN_ID"] = prepared.run_id;
   // Without the network nobody can be called, so there is no token to lose either.
   if (launch.network != execute::Network::host) return;
-  const auto url = options_.url ? options_.url() : "";
+  const auto* other = elsewhere(record);
+  const auto& reached_by = other ? other->url : options_.url;
+  const auto url = reached_by ? reached_by() : "";
   if (url.empty()) return;
   const auto token = token_of(record);
   launch.mounts.push_back({at + "/secret", false});
@@ -316,9 +330,16 @@ void Launches::tidy(const Record& record) {
 }
 
 std::size_t Launches::sweep(const std::function<bool(JobId)>& is_live, std::int64_t unchanged_since_us) {
+  std::size_t gone = sweep(options_.directory, is_live, unchanged_since_us);
+  for (const auto& entry : options_.elsewhere) gone += sweep(entry.second.directory, is_live, unchanged_since_us);
+  return gone;
+}
+
+std::size_t Launches::sweep(const std::string& directory, const std::function<bool(JobId)>& is_live,
+                            std::int64_t unchanged_since_us) {
   std::size_t gone = 0;
-  if (!fs::exists(options_.directory)) return gone;
-  auto files = sys::open_files(options_.directory);
+  if (!fs::exists(directory)) return gone;
+  auto files = sys::open_files(directory);
   for (const auto& info : files->list("")) {
     if (!info.directory || info.modified_us > unchanged_since_us) continue;
     try {
@@ -326,7 +347,7 @@ std::size_t Launches::sweep(const std::function<bool(JobId)>& is_live, std::int6
     } catch (const Error&) {
       continue;  // not a job's
     }
-    with_directory("removing the directories of a job", [&] { fs::remove_all(options_.directory + "/" + info.name); });
+    with_directory("removing the directories of a job", [&] { fs::remove_all(directory + "/" + info.name); });
     gone += 1;
   }
   return gone;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,12 +19,23 @@ namespace falaj::jobs {
 // Puts the rows of a dataset's version, "flights@3", as files into a directory.
 using StageDataset = std::function<void(const Where& where, const std::string& version, const std::string& directory)>;
 
+// What is different for jobs of one executor.
+struct ElsewhereOptions {
+  std::string directory;  // absolute, and the same wherever its tasks run
+  execute::Isolation isolation_min = execute::Isolation::none;
+  std::function<std::string()> url;
+  bool places = false;               // it finds the nodes; told which only where that matters
+  std::string zone;                  // that all of them are in
+  std::vector<std::string> tenants;  // whose jobs may go there; none = all
+};
+
 struct LaunchOptions {
   std::string directory;  // absolute; below it each job has its own
   execute::Isolation isolation_min = execute::Isolation::isolated;
   std::vector<std::string> images;   // directories of which jobs may use what is directly below
   std::function<std::string()> url;  // of this server, as jobs reach it
   StageDataset stage_dataset;
+  std::map<std::string, ElsewhereOptions> elsewhere;  // by executor
 };
 
 // What surrounds an attempt: its directories, what it reads, its token, its run; and what is kept of it afterwards.
@@ -56,7 +68,10 @@ class Launches {
   std::size_t sweep(const std::function<bool(JobId)>& is_live, std::int64_t unchanged_since_us);
 
  private:
-  std::string home(const Record& record) const { return options_.directory + "/" + record.id.str(); }
+  const ElsewhereOptions* elsewhere(const Record& record) const;
+  std::string home(const Record& record) const;
+  std::size_t sweep(const std::string& directory, const std::function<bool(JobId)>& is_live,
+                    std::int64_t unchanged_since_us);
   std::string run_of(const Record& record);
   std::string token_of(const Record& record);
   void revoke_token(const Record& record);

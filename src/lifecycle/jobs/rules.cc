@@ -38,6 +38,23 @@ void each_resource(resource::Resources& resources, std::string_view kind, Each e
   } while (!options.cursor.empty());
 }
 
+// What a queue does not say, those above it do.
+void inherit_executors(Rules& rules) {
+  std::map<std::string, std::string> parents;
+  for (const auto& queue : rules.queues) parents[queue.name] = queue.parent;
+  for (const auto& queue : rules.queues) {
+    auto above = queue.name;
+    for (std::size_t steps = 0; steps < rules.queues.size() && !above.empty(); ++steps) {
+      if (const auto found = rules.queue_executors.find(above); found != rules.queue_executors.end()) {
+        rules.queue_executors.emplace(queue.name, std::string(found->second));
+        break;
+      }
+      const auto parent = parents.find(above);
+      above = parent == parents.end() ? "" : parent->second;
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<std::string> Rules::queue_of(const std::string& tenant, const std::string& queue) const {
@@ -46,6 +63,18 @@ std::optional<std::string> Rules::queue_of(const std::string& tenant, const std:
   const auto found = queue_users.find(queue);
   if (found == queue_users.end() || !may_use(found->second, tenant)) return std::nullopt;
   return queue;
+}
+
+const std::string& Rules::executor_of(const std::string& tenant, const JobSpec& spec) const {
+  if (!spec.executor.empty()) return spec.executor;
+  const auto queue = queue_of(tenant, spec.queue);
+  const auto found = queue ? queue_executors.find(*queue) : queue_executors.end();
+  return found == queue_executors.end() ? executors.at(0) : found->second;
+}
+
+const std::string& Rules::executor_of(const Record& record) const {
+  const auto was = std::find(executors.begin(), executors.end(), record.life.executor);
+  return was != executors.end() ? *was : executor_of(record.where.tenant.str(), *record.spec);
 }
 
 Rules read_rules(resource::Resources& resources, std::vector<std::string> executors) {
@@ -63,6 +92,7 @@ Rules read_rules(resource::Resources& resources, std::vector<std::string> execut
     if (spec.guaranteed) queue.guaranteed = amounts(*spec.guaranteed, spec.borrows ? 0 : kUnlimited);
     if (spec.limit) queue.limit = amounts(*spec.limit, kUnlimited);
     out.queue_users[queue.name] = spec.tenants;
+    if (!spec.executor.empty()) out.queue_executors[queue.name] = spec.executor;
     if (m.tenant.empty())
       out.queues.push_back(std::move(queue));
     else
@@ -73,6 +103,7 @@ Rules read_rules(resource::Resources& resources, std::vector<std::string> execut
     if (own != queue.name && out.queue_users.contains(own)) queue.parent = own;
     out.queues.push_back(std::move(queue));
   }
+  inherit_executors(out);
   if (!out.queue_users.contains(std::string(kDefaultQueue))) {
     out.queue_users[std::string(kDefaultQueue)] = {};
     schedule::Queue queue;
@@ -106,10 +137,10 @@ void check(const JobSpec& spec, const std::string& tenant, const Rules& rules, F
     if (found == rules.classes.end() || !may_use(found->second.tenants, tenant))
       faults.push_back({"spec.priorityClass", fmt::format("no priority class '{}'", spec.priority_class)});
   }
-  if (!spec.executor.empty() &&
-      std::find(rules.executors.begin(), rules.executors.end(), spec.executor) == rules.executors.end())
-    faults.push_back({"spec.executor",
-                      fmt::format("no executor '{}'; there are: {}", spec.executor, fmt::join(rules.executors, ", "))});
+  const auto& executor = rules.executor_of(tenant, spec);
+  if (std::find(rules.executors.begin(), rules.executors.end(), executor) == rules.executors.end())
+    faults.push_back({spec.executor.empty() ? "spec.queue" : "spec.executor",
+                      fmt::format("no executor '{}'; there are: {}", executor, fmt::join(rules.executors, ", "))});
 }
 
 schedule::Job to_job(const Record& record, const Rules& rules, const std::string& zone, schedule::Guess run) {
@@ -129,7 +160,7 @@ schedule::Job to_job(const Record& record, const Rules& rules, const std::string
   job.tasks_min = static_cast<int>(spec.tasks_min.value_or(spec.tasks));
   job.task = {std::max<std::int64_t>(millis(spec.cpus), 1), spec.memory_bytes, spec.disk_bytes, millis(spec.gpus)};
   job.where.labels = spec.nodes.labels;
-  job.where.labels[std::string(kExecutorLabel)] = rules.executor_of(spec);
+  job.where.labels[std::string(kExecutorLabel)] = rules.executor_of(record);
   job.where.labels_refused = spec.nodes.not_labels;
   job.where.gpu_type = spec.gpu_type;
   job.where.zones = spec.nodes.zones;

@@ -25,13 +25,14 @@ struct Rules {
   std::map<std::string, PriorityClassSpec> classes;
   std::string default_class;
   std::vector<std::pair<std::string, NodePoolSpec>> pools;
-  std::vector<std::string> executors;  // the first is what jobs get that name none
+  std::vector<std::string> executors;                  // the first is what jobs get that name none
+  std::map<std::string, std::string> queue_executors;  // by queue, of those that name one
 
   // The queue a job of the tenant means; nothing when there is none that it may use.
   std::optional<std::string> queue_of(const std::string& tenant, const std::string& queue) const;
-  const std::string& executor_of(const JobSpec& spec) const {
-    return spec.executor.empty() ? executors.at(0) : spec.executor;
-  }
+  const std::string& executor_of(const std::string& tenant, const JobSpec& spec) const;
+  // Where an attempt of it was before, it stays: what it saved is there.
+  const std::string& executor_of(const Record& record) const;
 };
 
 Rules read_rules(resource::Resources& resources, std::vector<std::string> executors);

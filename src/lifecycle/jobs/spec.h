@@ -191,7 +191,7 @@ struct Shape<jobs::JobSpec> {
           .range(0, 1'000'000),
       field("queue", &T::queue, "Where it waits.").length(1, 127),
       field("priorityClass", &T::priority_class, "A PriorityClass; the default one when absent.").length(0, 63),
-      field("executor", &T::executor, "Where it runs; the server's first when absent.").length(0, 63),
+      field("executor", &T::executor, "Where it runs; its queue's, or the server's first when absent.").length(0, 63),
       field("deadline", &T::deadline, "When it must be done; RFC 3339.").length(0, 40),
       field("notBefore", &T::not_before, "When it may begin; RFC 3339.").length(0, 40),
       field("expected", &T::expected_us, "How long it probably runs; learned from history when absent.")

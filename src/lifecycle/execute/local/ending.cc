@@ -16,7 +16,7 @@ bool saved(const TaskEnd& end) { return end.signal == 0 && end.exit_code == kChe
 Ending by_itself(const TaskEnd& end) {
   Ending ending;
   ending.exit_code = end.exit_code, ending.signal = end.signal, ending.rank = end.rank;
-  if (well(end)) return ending;
+  if (well(end)) return {};  // no task decided it
   if (end.out_of_memory) {
     ending.reason = Reason::out_of_memory;
     ending.message = fmt::format("task {} took more memory than it may", end.rank);

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lifecycle/execute/slurm/attempt_files.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 
 #include <fmt/format.h>
 
 #include "foundation/base/error.h"
+#include "foundation/base/log.h"
 #include "foundation/base/shape.h"
 #include "foundation/base/text.h"
+#include "foundation/sys/descriptor.h"
 #include "foundation/sys/path.h"
 #include "lifecycle/execute/slurm/script.h"
 
@@ -18,7 +25,7 @@ struct LaunchRecord {
   std::int64_t tasks = 1, grace_us = 0, time_limit_us = 0;
 };
 struct EndingRecord {
-  std::int64_t exit_code = 0, signal = 0, rank = 0, at_us = 0;
+  std::int64_t exit_code = 0, signal = 0, rank = 0, at_us = 0, cpu_us = 0, memory_peak_bytes = 0;
   std::string reason, message;
 };
 
@@ -40,7 +47,8 @@ struct Shape<execute::slurm::EndingRecord> {
   static constexpr auto fields =
       std::make_tuple(field("reason", &T::reason, "").required(), field("exit_code", &T::exit_code, "").required(),
                       field("signal", &T::signal, "").required(), field("rank", &T::rank, "").required(),
-                      field("at_us", &T::at_us, "").required(), field("message", &T::message, ""));
+                      field("at_us", &T::at_us, "").required(), field("message", &T::message, ""),
+                      field("cpu_us", &T::cpu_us, ""), field("memory_peak_bytes", &T::memory_peak_bytes, ""));
 };
 }  // namespace falaj
 
@@ -51,7 +59,11 @@ constexpr std::string_view kLaunch = "launch", kJob = "job", kStopping = "stoppi
 constexpr std::string_view kNobody = "nobody\n";  // holds the claim of an attempt that no job may run
 constexpr std::size_t kSmallBytesMax = 16 << 20;
 
-bool is_log(std::string_view name) { return name.starts_with("rank.") && name.ends_with(".log"); }
+// "rank.<N>.log", and "rank.<N>.log.first": where it begins, once it was cut.
+bool is_log(std::string_view name) {
+  return name.starts_with("rank.") && (name.ends_with(".log") || name.ends_with(".log.first"));
+}
+std::string first_name(int rank) { return log_name(rank) + ".first"; }
 bool is_no_log(std::string_view name) { return !is_log(name); }
 bool is_any(std::string_view) { return true; }
 
@@ -70,6 +82,7 @@ Ending ending_of(const EndingRecord& in) {
   out.rank = static_cast<int>(in.rank);
   out.at = Micros{in.at_us};
   out.message = in.message;
+  out.used = {Micros{in.cpu_us}, in.memory_peak_bytes};
   return out;
 }
 
@@ -114,6 +127,9 @@ bool AttemptFiles::create(const Launch& launch) {
   constexpr auto kLater = sys::NewFile::Durable::at_sync;
   put(attempt, kBatchScript, batch_script(launch, here), kLater);
   put(attempt, kTaskScript, task_script(launch, here), kLater);
+  put(attempt, kAfterScript, after_script(here), kLater);
+  std::error_code without;  // then nobody knows what it used
+  std::filesystem::permissions(fmt::format("{}/{}", here, kAfterScript), std::filesystem::perms::owner_all, without);
   if (const auto hosts = hosts_file(launch); !hosts.empty()) put(attempt, kHosts, hosts, kLater);
   const LaunchRecord record{static_cast<std::int64_t>(launch.tasks.size()), launch.grace.count(),
                             launch.time_limit.count()};
@@ -136,7 +152,14 @@ void AttemptFiles::set_stop(const std::string& attempt, Stop stop) {
 }
 
 void AttemptFiles::set_ending(const std::string& attempt, const Ending& ending) {
-  EndingRecord record{ending.exit_code, ending.signal, ending.rank, ending.at.count(), {}, ending.message};
+  EndingRecord record{ending.exit_code,
+                      ending.signal,
+                      ending.rank,
+                      ending.at.count(),
+                      ending.used.cpu.count(),
+                      ending.used.memory_peak_bytes,
+                      {},
+                      ending.message};
   record.reason = name_of(ending.reason);
   put(attempt, kEnding, json::serialize(encode(record)), sys::NewFile::Durable::now);
 }
@@ -173,6 +196,13 @@ Evidence AttemptFiles::evidence(const std::string& attempt) {
   out.end = parse_end(small(attempt, kEnd));
   out.status = small(attempt, kStatus);
   out.refused = small(attempt, kRefused);
+  for (const auto& entry : files_->list(attempt)) {
+    if (!entry.name.starts_with(kUsed)) continue;
+    const auto used = parse_used(small(attempt, entry.name));
+    if (!used) continue;
+    out.used.cpu += used->cpu;
+    out.used.memory_peak_bytes += used->memory_peak_bytes;
+  }
   return out;
 }
 
@@ -181,19 +211,47 @@ LogPage AttemptFiles::read_log(const std::string& attempt, int rank, std::int64_
   LogPage out;
   // In this order: what is written before the end is seen, is read.
   out.ended = !files_->stat(path(attempt, kLaunch)) || files_->stat(path(attempt, kEnding));
-  out.next_offset = std::max<std::int64_t>(offset, 0);
+  out.first_offset = first_offset(attempt, rank);
+  out.next_offset = std::max(offset, out.first_offset);
   try {
     const auto file = files_->open(path(attempt, log_name(rank)));
     constexpr std::int64_t kPageBytesMax = 4 << 20;
     out.text.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(bytes_max, 0, kPageBytesMax)));
     const auto at = static_cast<std::uint64_t>(out.next_offset);
     out.text.resize(file->read(at, std::as_writable_bytes(std::span(out.text))));
+    // Cut meanwhile: what was read may be the hole.
+    if (const auto first = first_offset(attempt, rank); first > out.next_offset) {
+      out.first_offset = out.next_offset = first;
+      out.text.clear();
+    }
     out.next_offset += static_cast<std::int64_t>(out.text.size());
     out.ended = out.ended && static_cast<std::uint64_t>(out.next_offset) >= file->size();
   } catch (const Error& error) {
     if (error.code() != Code::not_found) throw;  // it wrote nothing, or its logs were dropped
   }
   return out;
+}
+
+std::int64_t AttemptFiles::first_offset(const std::string& attempt, int rank) {
+  return std::max<std::int64_t>(parse_int(small(attempt, first_name(rank))).value_or(0), 0);
+}
+
+// Tasks append to their files, so that bytes can be taken out in front without moving what follows: offsets stay.
+void AttemptFiles::cut_logs(const std::string& attempt, std::int64_t bytes_max) {
+  constexpr std::int64_t kBlock = 4096, kParts = 8;
+  for (const auto& entry : files_->list(attempt)) {
+    if (!is_log(entry.name) || !entry.name.ends_with(".log")) continue;
+    const auto rank = parse_int(split(entry.name, '.')[1]);
+    const auto bytes = static_cast<std::int64_t>(entry.bytes);
+    if (!rank || bytes - first_offset(attempt, static_cast<int>(*rank)) <= bytes_max) continue;
+    const auto first = (bytes - bytes_max + bytes_max / kParts) / kBlock * kBlock;
+    const sys::Descriptor file(
+        ::open(fmt::format("{}/{}", directory(attempt), entry.name).c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+    // Said first, so that nobody reads the zeroes.
+    put(attempt, first_name(static_cast<int>(*rank)), std::to_string(first), sys::NewFile::Durable::at_sync);
+    if (!file || ::fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, first) != 0)
+      log::warn("slurm_log_not_cut", {{"attempt", attempt}, {"why", std::strerror(errno)}});
+  }
 }
 
 void AttemptFiles::remove_if(const std::string& attempt, bool (*chosen)(std::string_view name)) {

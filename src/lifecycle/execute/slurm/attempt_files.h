@@ -48,6 +48,8 @@ class AttemptFiles {
 
   // Throws not_found: no such attempt.
   LogPage read_log(const std::string& attempt, int rank, std::int64_t offset, std::int64_t bytes_max);
+  // Of each rank's log at most so much stays on disk: what is older is given back, and reading begins behind it.
+  void cut_logs(const std::string& attempt, std::int64_t bytes_max);
   void forget(const std::string& attempt);  // all but its logs
   void drop_logs(const std::string& attempt);
 
@@ -55,6 +57,7 @@ class AttemptFiles {
   std::string path(std::string_view attempt, std::string_view name) const;
   std::string small(const std::string& attempt, std::string_view name);  // "" when it is not there
   void put(const std::string& attempt, std::string_view name, std::string_view text, sys::NewFile::Durable durable);
+  std::int64_t first_offset(const std::string& attempt, int rank);
   void remove_if(const std::string& attempt, bool (*chosen)(std::string_view name));
 
   const std::string root_;

@@ -158,7 +158,6 @@ Ending reason_of(const Evidence& e) {
     Ending out;
     const auto space = e.refused.find(' ');
     out.reason = Reason::not_started;
-    out.exit_code = 127;
     out.rank = first_rank(e.refused).value_or(0);
     out.message = space == e.refused.npos ? "" : std::string(trim(std::string_view(e.refused).substr(space)));
     return out;
@@ -207,6 +206,12 @@ std::optional<EndRecord> parse_end(std::string_view text) {
   return EndRecord{static_cast<int>(numbers->first), Micros{numbers->second}};
 }
 
+std::optional<Used> parse_used(std::string_view text) {
+  const auto numbers = two_numbers(text, ' ');
+  if (!numbers || numbers->first < 0 || numbers->second < 0) return std::nullopt;
+  return Used{Micros{numbers->first}, numbers->second};
+}
+
 bool is_terminal(std::string_view state) {
   for (const auto* terminal : {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL",
                                "DEADLINE", "OUT_OF_MEMORY"})
@@ -216,6 +221,7 @@ bool is_terminal(std::string_view state) {
 
 Ending judge(const Evidence& evidence) {
   Ending out = reason_of(evidence);
+  out.used = evidence.used;
   if (evidence.end)
     out.at = evidence.end->at;
   else if (evidence.job && evidence.job->end_s > 0)

@@ -38,6 +38,8 @@ struct EndRecord {
 };
 std::optional<EndRecord> parse_end(std::string_view text);  // "<exit code> <us>\n"
 
+std::optional<Used> parse_used(std::string_view text);  // "<us> <bytes>\n"
+
 // What is known of an attempt that runs no more.
 struct Evidence {
   std::optional<Job> job;  // nothing: Slurm has forgotten it
@@ -45,6 +47,7 @@ struct Evidence {
   std::optional<EndRecord> end;
   std::string status, refused;  // the files
   Stop stop = Stop::none;
+  Used used;
 };
 
 bool is_terminal(std::string_view state);

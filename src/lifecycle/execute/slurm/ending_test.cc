@@ -127,6 +127,9 @@ TEST(SlurmRecords, ReadsOnlyWholeOnes) {
   for (const auto* text : {"", "nobody\n", "12\n", "12.\n", ".5\n", "12.5.6\n", "a.b\n", "12.17"})
     EXPECT_FALSE(parse_claim(text)) << text;
   for (const auto* text : {"", "1\n", "1 \n", "x 5\n", "1 2 3\n", "75 179"}) EXPECT_FALSE(parse_end(text)) << text;
+  EXPECT_EQ(parse_used("250000 1048576\n")->cpu, Micros{250000});
+  EXPECT_EQ(parse_used("250000 1048576\n")->memory_peak_bytes, 1048576);
+  for (const auto* text : {"", "5\n", "5 6", "-1 0\n", "0 -1\n", "x y\n"}) EXPECT_FALSE(parse_used(text)) << text;
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ constexpr int kMissingMax = 3;             // lists in a row without a job: Slur
 constexpr auto kRecordWait = seconds(10);  // a shared file system may show a node's files late
 constexpr auto kOrphanWait = seconds(60);
 constexpr auto kRetry = seconds(1);
+constexpr auto kCutLogsEvery = seconds(1);
 constexpr auto kPauseMax = seconds(30);
 constexpr auto kCancelAfter = seconds(5);  // the batch script was told to kill its tasks and still runs
 
@@ -65,6 +66,7 @@ void SlurmExecutor::follow() {
       fault_ = error.what();
     }
     enforce_limits();
+    cut_logs();
     next = clock_.now() + pause;
   }
 }
@@ -184,6 +186,7 @@ void SlurmExecutor::conclude(const std::string& name, const Attempt& seen, const
   auto ending = judge(evidence);
   if (ending.at == Micros{0}) ending.at = clock_.wall();
   ending.at = std::max(ending.at, seen.report.started);
+  if (evidence.claimed) files_.cut_logs(name, settings_.log_bytes_max);
   files_.set_ending(name, ending);
   Lock lock(mu_);
   auto& attempt = attempts_.at(name);
@@ -205,6 +208,25 @@ void SlurmExecutor::enforce_limits() {
     }
   }
   for (const auto& [name, grace] : late) record_stop(name, Stop::time_limit, grace);
+}
+
+void SlurmExecutor::cut_logs() {
+  const auto now = clock_.now();
+  if (now < cut_logs_at_) return;
+  cut_logs_at_ = now + std::max<Micros>(Micros{settings_.poll_us}, kCutLogsEvery);
+  std::vector<std::string> running;
+  {
+    Lock lock(mu_);
+    for (const auto& [name, attempt] : attempts_)
+      if (attempt.report.phase == Phase::running) running.push_back(name);
+  }
+  for (const auto& name : running) {
+    try {
+      files_.cut_logs(name, settings_.log_bytes_max);
+    } catch (const Error& error) {
+      log::warn("slurm_log_not_cut", {{"attempt", name}, {"why", error.what()}});
+    }
+  }
 }
 
 void SlurmExecutor::push_stops() {

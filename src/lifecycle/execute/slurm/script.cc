@@ -81,6 +81,29 @@ refuse() {
 [ ! -e "$here/stop" ] || exit 143
 )sh";
 
+// Its parent is Slurm's daemon of the step on this node, which has waited for the task: what it knows of its children
+// is all that ended on the node so far. Clock ticks are a hundredth of a second wherever Linux runs Slurm.
+constexpr std::string_view kAfter = R"sh(
+stat=$(<"/proc/$PPID/stat") || exit 0
+read -ra fields <<<"${stat##*) }"
+peak=0
+while IFS=: read -r _ kinds path; do
+  case ,$kinds, in
+    *,memory,*) kind=cgroup file=memory.max_usage_in_bytes ;;
+    ,,) kind=cgroup2 file=memory.peak ;;
+    *) continue ;;
+  esac
+  case $path in */step_*) ;; *) continue ;; esac
+  step=${path#*/step_}
+  path=${path%%/step_*}/step_${step%%/*}
+  while read -r _ at type options _; do
+    [ "$type" = "$kind" ] && { [ "$kind" = cgroup2 ] || [[ ,$options, == *,memory,* ]]; } || continue
+    [ ! -r "$at$path/$file" ] || peak=$(<"$at$path/$file")
+  done </proc/self/mounts
+done </proc/self/cgroup
+printf '%s %s\n' $(((fields[13] + fields[14]) * 10000)) "$peak" >"$here/used.$SLURM_NODEID"
+)sh";
+
 bool is_variable_name(std::string_view name) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
   return !name.empty() && letter(name[0]) &&
@@ -206,6 +229,7 @@ std::string batch_script(const Launch& launch, const std::string& directory) {
                                    "--open-mode=append",
                                    "--export=ALL",
                                    "--output=" + log,
+                                   "--task-epilog=" + directory + "/" + std::string(kAfterScript),
                                    "--error=" + directory + "/stepd.log"};  // Slurm's own words; see task_script
   // Without their type, which the job has been given already: with it Slurm 22.05 shows a task none.
   if (const auto gpus = gpus_per_task(launch); gpus > 0) options.push_back(fmt::format("--gpus-per-task={}", gpus));
@@ -230,10 +254,18 @@ std::string task_script(const Launch& launch, const std::string& directory) {
     out += fmt::format("export {}={}\n", name, quoted(value));
   }
   out += "export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS\n";
-  out += "shopt -s execfail\nexec --";
+  const auto program = quoted(launch.command.front());
+  const auto refuse =
+      fmt::format("refuse {}\n", quoted("the command cannot be run: " + launch.command.front().substr(0, 200)));
+  // Looked for first, because the shell's own complaint would be in the log.
+  out += fmt::format("type -P -- {} >/dev/null || {}shopt -s execfail\nexec --", program, refuse);
   for (const auto& word : launch.command) out += " " + quoted(word);
-  out += fmt::format("\nrefuse {}\n", quoted("the command cannot be run: " + launch.command.front().substr(0, 200)));
+  out += "\n" + refuse;
   return out;
+}
+
+std::string after_script(const std::string& directory) {
+  return fmt::format("#!/bin/bash\nhere={}\n", quoted(directory)) + std::string(kAfter);
 }
 
 std::string hosts_file(const Launch& launch) {
@@ -268,9 +300,12 @@ Submission submission_of(const Launch& launch, const Settings& settings, const s
     if (!task.node.empty()) s.tasks_per_node = std::max(s.tasks_per_node, ++by_node[task.node]);
   for (const auto& [node, count] : by_node) s.nodes.push_back(node);
   s.time_limit_minutes = minutes_of(launch, settings);
-  if (launch.deadline)
-    s.deadline_seconds =
-        std::max<std::int64_t>(1, std::chrono::floor<std::chrono::seconds>(*launch.deadline - now).count());
+  // We keep the deadline ourselves. Slurm removes what might not be done by its own, however long it really takes, so
+  // its deadline leaves room for the whole limit: it is for when we are not there.
+  if (launch.deadline && s.time_limit_minutes > 0) {
+    const auto left = std::max(*launch.deadline - now, Micros{0}) + std::chrono::minutes(s.time_limit_minutes + 1);
+    s.deadline_seconds = std::chrono::ceil<std::chrono::seconds>(left).count();
+  }
   // Only an operator may raise a job's priority, anybody may lower it.
   s.nice = std::clamp<std::int64_t>(settings.priority_highest - launch.priority, 0, 1'000'000);
   return s;

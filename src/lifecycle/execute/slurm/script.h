@@ -2,7 +2,8 @@
 #pragma once
 
 // The two scripts of an attempt. The batch script runs once, on its first node: it starts the tasks by srun, tells them
-// what it is told, and leaves a record. The task script runs once a rank and becomes the command.
+// what it is told, and leaves a record. The task script runs once a rank and becomes the command; the script `after`
+// is run by Slurm's daemon when a task has ended, and asks the kernel what that daemon's children took.
 //
 // Signals to the batch script, since slurmrestd reaches no other part of a job:
 //   USR1  the tasks get SIGTERM        USR2  the tasks get SIGKILL
@@ -11,8 +12,11 @@
 // Files in the attempt's directory, besides the scripts:
 //   claim         "<job id>.<start in us>": made by the one job that may run the attempt
 //   status        what srun says of the tasks, one line for those of a node that failed alike; "told" when they are
-//   told refused       "<rank> <why>": the command could not be started end           "<exit code of srun> <end in
-//   ns>": every task has ended rank.<N>.log  what a task wrote
+//                 told
+//   refused       "<rank> <why>": the command could not be started
+//   end           "<exit code of srun> <end in us>": every task has ended
+//   used.<node>   "<processor time in us> <most memory in bytes>" of the tasks on one of its nodes
+//   rank.<N>.log  what a task wrote
 
 #include <string>
 #include <string_view>
@@ -24,7 +28,8 @@
 namespace falaj::execute::slurm {
 
 inline constexpr std::string_view kClaim = "claim", kStatus = "status", kRefused = "refused", kEnd = "end",
-                                  kStopFile = "stop", kBatchScript = "batch", kTaskScript = "task", kHosts = "hosts";
+                                  kStopFile = "stop", kBatchScript = "batch", kTaskScript = "task", kHosts = "hosts",
+                                  kAfterScript = "after", kUsed = "used.";
 std::string log_name(int rank);
 
 // One word of a shell command that stands for exactly this text.
@@ -36,6 +41,7 @@ std::vector<Fault> faults_of(const Launch& launch, const Settings& settings);
 // Requires, of all below: faults_of found none; `directory` is the attempt's own.
 std::string batch_script(const Launch& launch, const std::string& directory);
 std::string task_script(const Launch& launch, const std::string& directory);
+std::string after_script(const std::string& directory);
 std::string hosts_file(const Launch& launch);  // one node a rank; "" = Slurm chooses
 Submission submission_of(const Launch& launch, const Settings& settings, const std::string& directory, Micros now);
 // By which its job is found again in Slurm.

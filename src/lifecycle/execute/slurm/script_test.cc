@@ -39,7 +39,7 @@ TEST(SlurmSubmission, CountsUpwards) {
   EXPECT_EQ(s.cpus_per_task, 2);
   EXPECT_EQ(s.memory_mib_per_cpu, 513);
   EXPECT_EQ(s.time_limit_minutes, 4) << "ours first, with its grace";
-  EXPECT_EQ(s.deadline_seconds, 90);
+  EXPECT_EQ(s.deadline_seconds, 90 + 60 * (s.time_limit_minutes + 1)) << "Slurm's own is for when we are away";
   EXPECT_EQ(submitted(plain()).time_limit_minutes, 0);
   EXPECT_EQ(submitted(plain()).cpus_per_task, 1);
 }

@@ -21,11 +21,14 @@ struct Settings {
   std::vector<std::string> token_command;
   std::vector<std::string> command_prefix;
   std::string partition, account, qos, zone;
+  std::string server_url;
+  std::vector<std::string> tenants;
   std::map<std::string, std::string> partitions;  // by queue
   std::string isolation = "none";
   std::int64_t priority_highest = 1000;
   std::int64_t time_limit_us = 0;
   std::int64_t poll_us = 1'000'000;
+  std::int64_t log_bytes_max = std::int64_t{64} << 20;  // kept of what a task writes; set as jobs.log_bytes
 };
 
 }  // namespace falaj::execute::slurm
@@ -59,6 +62,10 @@ struct Shape<execute::slurm::Settings> {
       field("account", &T::account, "Account that is charged; empty = the user's default."),
       field("qos", &T::qos, "Quality of service; empty = the user's default."),
       field("zone", &T::zone, "Zone that the cluster's nodes are in."),
+      field("server_url", &T::server_url,
+            "Where jobs with a network reach this server; empty = where it listens, unless that is loopback."),
+      field("tenants", &T::tenants, "Whose jobs may go there, which all run as one user of Slurm; none named = all.")
+          .length(0, 1000),
       field("isolation", &T::isolation,
             "What the site's Slurm enforces: contained when it bounds memory and processors by cgroups, else none.")
           .one_of(kIsolations),

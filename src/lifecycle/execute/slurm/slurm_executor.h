@@ -68,6 +68,7 @@ class SlurmExecutor final : public Executor {
   void take(const std::string& name, const std::optional<Job>& job);
   void conclude(const std::string& name, const Attempt& seen, const std::optional<Job>& job);
   void enforce_limits();
+  void cut_logs();
   void push_stops();
   void push_stop(Attempt& attempt);
   Micros next_stop() const REQUIRES(mu_);
@@ -79,7 +80,7 @@ class SlurmExecutor final : public Executor {
   const sys::Clock& clock_;
   AttemptFiles files_;
   std::int64_t since_s_ = 0;  // of the following thread
-  Micros full_list_at_{0};
+  Micros full_list_at_{0}, cut_logs_at_{0};
 
   mutable Mutex mu_;
   std::condition_variable changed_, wake_;

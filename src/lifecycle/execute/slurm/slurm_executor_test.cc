@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -142,13 +143,47 @@ TEST_P(OnCluster, SaysWhoEndedIt) {
   await_log("taken.1", "ready");
   cluster().run({"scancel", report_of("taken.1").external_id});
   EXPECT_EQ(name_of(await_end("taken.1").reason), "signalled");
+}
 
-  auto hopeless = launch("late.1", "true");
-  hopeless.time_limit = std::chrono::hours(1);
-  hopeless.deadline = clock_.wall() + std::chrono::seconds(30);
-  executor_->start(hopeless);
-  const auto late = await_end("late.1");
-  EXPECT_EQ(name_of(late.reason), "time_limit") << late.message;
+// Slurm would remove at once what might take longer than there is time.
+TEST_P(OnCluster, ADeadlineThatCanBeMetIsMet) {
+  auto close = launch("close.1", "echo done");
+  close.time_limit = std::chrono::hours(1);
+  close.deadline = clock_.wall() + std::chrono::seconds(30);
+  executor_->start(close);
+  const auto ending = await_end("close.1");
+  EXPECT_EQ(name_of(ending.reason), "finished") << ending.message;
+  EXPECT_EQ(log("close.1"), "done\n");
+}
+
+TEST_P(OnCluster, SaysWhatItTook) {
+  auto busy = launch("busy.1", "while read -ra f </proc/$$/stat; do [ ${f[13]} -lt 30 ] || exit 0; done", 2);
+  busy.tasks[0].node = "n1";
+  busy.tasks[1].node = "n2";
+  executor_->start(busy);
+  const auto used = await_end("busy.1").used;
+  EXPECT_GE(used.cpu, std::chrono::milliseconds(600));
+  EXPECT_LE(used.cpu, std::chrono::seconds(20));
+  open();  // it is in the record
+  EXPECT_EQ(await_end("busy.1").used.cpu, used.cpu);
+}
+
+TEST_P(OnCluster, KeepsTheEndOfWhatIsWritten) {
+  settings_.log_bytes_max = 64 << 10;
+  open();
+  executor_->start(launch("talks.1", "for ((i = 0; i < 8192; i++)); do printf '%063d\\n' $i; done; echo last"));
+  await_end("talks.1");
+  auto page = executor_->logs("talks.1", 0, 0, 1 << 20);
+  const std::int64_t written = 8192 * 64 + 5;
+  EXPECT_EQ(page.next_offset, written);
+  EXPECT_EQ(page.first_offset + static_cast<std::int64_t>(page.text.size()), written);
+  EXPECT_LE(page.text.size(), 64U << 10);
+  EXPECT_GE(page.text.size(), 56U << 10);
+  EXPECT_TRUE(page.text.starts_with("0")) << "no hole is shown";
+  EXPECT_TRUE(page.text.ends_with("8191\nlast\n"));
+  struct ::stat file {};
+  ASSERT_EQ(::stat((settings_.directory + "/talks.1/rank.0.log").c_str(), &file), 0);
+  EXPECT_LE(file.st_blocks * 512, 80 << 10) << "what was dropped takes no room";
 }
 
 TEST_P(OnCluster, GivesItsPlaceToAnother) {
@@ -196,6 +231,15 @@ TEST_P(InGroups, SaysThatMemoryRanOut) {
   const auto ending = await_end("hungry.1");
   EXPECT_EQ(name_of(ending.reason), "out_of_memory") << ending.message;
   EXPECT_EQ(ending.rank, 1);
+}
+
+TEST_P(InGroups, SaysHowMuchMemoryItTook) {
+  auto large = launch("large.1", "exec python3 -c 'x = bytearray(40 << 20)'");
+  large.limits.memory_bytes = 200 << 20;
+  executor_->start(large);
+  const auto used = await_end("large.1").used;
+  EXPECT_GE(used.memory_peak_bytes, 40 << 20);
+  EXPECT_LE(used.memory_peak_bytes, 200 << 20);
 }
 
 // Slurm signals one process there, and whole trees without groups: tasks must be told once either way.

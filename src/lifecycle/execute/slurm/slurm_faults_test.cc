@@ -15,7 +15,7 @@ namespace {
 class SlurmFaults : public ClusterTest {
  protected:
   TestCluster& cluster() override {
-    if (!cluster_) cluster_ = std::make_unique<TestCluster>();
+    if (!cluster_) cluster_ = std::make_unique<TestCluster>(TestCluster::Groups::no, TestCluster::kLittlePatience_s);
     return *cluster_;
   }
   // Until poll says that Slurm does not answer.

@@ -40,10 +40,11 @@ bool TestCluster::may_have_groups() {
   return false;
 }
 
-TestCluster::TestCluster(Groups groups) : groups_(groups) {
+TestCluster::TestCluster(Groups groups, int patience_s) : groups_(groups) {
   sys::Command command;
   command.argv = {kServer, "cluster", directory_.path(), "4"};
   command.environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"};
+  command.environment.push_back("SLURM_PATIENCE=" + std::to_string(patience_s));
   if (groups_ == Groups::yes) command.environment.push_back("SLURM_GROUPS=1");
   command.stdout_file = command.stderr_file = directory_ / "output";
   cluster_ = processes_.start(command);

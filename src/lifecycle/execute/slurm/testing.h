@@ -21,7 +21,10 @@ class TestCluster {
  public:
   // With `groups` it bounds memory and follows processes as sites do. Requires: may_have_groups().
   enum class Groups { no, yes };
-  explicit TestCluster(Groups groups = Groups::no);
+  // Slurm's own commands and daemons call a controller that is away for so long. With little of it they take one that
+  // is slow for one that is away.
+  static constexpr int kUsualPatience_s = 10, kLittlePatience_s = 3;
+  explicit TestCluster(Groups groups = Groups::no, int patience_s = kUsualPatience_s);
   ~TestCluster();
   static bool is_installed();  // says so on standard error where it is not
   static bool may_have_groups();
