@@ -67,6 +67,12 @@ struct QueueEntry {
   PendingList pending;
 };
 
+// A part of a running job, on the node that it is on.
+struct Occupant {
+  const RunningEntry* entry;
+  std::size_t part;  // of its placement
+};
+
 // What is free at a later moment, of the nodes where that is more than now.
 struct Freed {
   std::vector<Free> free;
@@ -102,7 +108,7 @@ struct Book {
   mutable FreeTree free;
   mutable std::uint64_t passes = 0;
   mutable Freed freed;  // for looking ahead in a plan, kept so that it need not be made for each
-  std::vector<std::vector<const RunningEntry*>> on_node;
+  std::vector<std::vector<Occupant>> on_node;
   std::map<std::string, int, std::less<>> node_index;
   std::vector<NodeKind> node_kinds;
   std::vector<AskKind> ask_kinds;

@@ -26,17 +26,21 @@ Room::Room(const Book& book, Micros now)
   for (const auto& [id, trial] : book.trials) give_back(trial->ask, trial->running.placement);
 }
 
-Room::~Room() { go_back({0, 0}); }
+Room::~Room() { restore(0); }
 
 void Room::set(int node, const Free& free) {
   changes_.emplace_back(node, free_[static_cast<std::size_t>(node)]);
   free_.set(static_cast<std::size_t>(node), free);
 }
 
-void Room::go_back(Mark mark) {
-  for (; changes_.size() > mark.changes; changes_.pop_back()) {
+void Room::restore(std::size_t changes) {
+  for (; changes_.size() > changes; changes_.pop_back()) {
     free_.set(static_cast<std::size_t>(changes_.back().first), changes_.back().second);
   }
+}
+
+void Room::go_back(Mark mark) {
+  restore(mark.changes);
   for (; given_.size() > mark.given; given_.pop_back()) {
     for (const Part& part : given_.back().placement) given_on_[part.node].pop_back();
   }
@@ -55,29 +59,28 @@ void Room::give_back(int ask, const Placement& placement) {
 
 Free Room::free_at(int node, Micros moment) const {
   Free free = free_[static_cast<std::size_t>(node)];
-  const auto back = [&](int ask, const Placement& placement) {
-    for (const Part& part : placement) {
-      if (part.node == node) schedule::give_back(free, book_.demand(ask, node), part);
+  const auto back = [&](int ask, const Part& part) { schedule::give_back(free, book_.demand(ask, node), part); };
+  for (const Occupant& occupant : book_.on_node[node]) {
+    const Running& running = occupant.entry->running;
+    if (running.trial) continue;
+    Micros ends = occupant.entry->ends_by;
+    if (!leaves_.empty()) {
+      if (const auto leaves = leaves_.find(running.job.id); leaves != leaves_.end())
+        ends = std::min(ends, leaves->second);
     }
-  };
-  for (const RunningEntry* entry : book_.on_node[node]) {
-    if (entry->running.trial) continue;
-    const auto leaves = leaves_.find(entry->running.job.id);
-    const Micros ends = leaves == leaves_.end() ? entry->ends_by : std::min(entry->ends_by, leaves->second);
-    if (ends <= moment) back(entry->ask, entry->running.placement);
+    if (ends <= moment) back(occupant.entry->ask, running.placement[occupant.part]);
   }
   if (const auto given = given_on_.find(node); given != given_on_.end()) {
-    for (const int i : given->second) {
-      if (given_[i].end <= moment) back(given_[i].ask, given_[i].placement);
+    for (const On& on : given->second) {
+      const Given& one = given_[on.index];
+      if (one.end <= moment) back(one.ask, one.placement[on.part]);
     }
   }
   if (const auto promised = promised_on_.find(node); promised != promised_on_.end()) {
-    for (const int i : promised->second) {
-      const Promise& promise = promises_[i];
+    for (const On& on : promised->second) {
+      const Promise& promise = promises_[on.index];
       if (promise.start > moment || promise.end <= moment) continue;
-      for (const Part& part : promise.placement) {
-        if (part.node == node) take_exactly(free, book_.demand(promise.ask, node), part);
-      }
+      take_exactly(free, book_.demand(promise.ask, node), promise.placement[on.part]);
     }
   }
   return free;
@@ -89,9 +92,10 @@ Free Room::lasting(int node, Micros start, Micros end) const {
   Free least = start <= now_ ? free_[static_cast<std::size_t>(node)] : free_at(node, start);
   const auto promised = promised_on_.find(node);
   if (promised == promised_on_.end()) return least;
-  for (const int i : promised->second) {
-    const Micros begins = std::max(promises_[i].start, start);
-    if (begins >= end || promises_[i].end <= begins) continue;
+  for (const On& on : promised->second) {
+    const Promise& promise = promises_[on.index];
+    const Micros begins = std::max(promise.start, start);
+    if (begins >= end || promise.end <= begins) continue;
     const Free then = free_at(node, begins);
     least.cpu = std::min(least.cpu, then.cpu);
     least.memory = std::min(least.memory, then.memory);
@@ -263,26 +267,30 @@ bool Room::fits_exactly(int ask, const Placement& placement, Micros until) const
 }
 
 void Room::take(int ask, const Placement& placement, Micros until) {
-  for (const Part& part : placement) {
+  for (std::size_t i = 0; i < placement.size(); ++i) {
+    const Part& part = placement[i];
     Free free = free_[static_cast<std::size_t>(part.node)];
     take_exactly(free, book_.demand(ask, part.node), part);
     set(part.node, free);
-    given_on_[part.node].push_back(static_cast<int>(given_.size()));
+    given_on_[part.node].push_back({given_.size(), i});
   }
   given_.push_back({until, ask, placement});
 }
 
+void Room::note_promise(std::size_t index) {
+  const Placement& placement = promises_[index].placement;
+  for (std::size_t i = 0; i < placement.size(); ++i) promised_on_[placement[i].node].push_back({index, i});
+}
+
 void Room::promise(Promise promise) {
-  for (const Part& part : promise.placement) promised_on_[part.node].push_back(static_cast<int>(promises_.size()));
   promises_.push_back(std::move(promise));
+  note_promise(promises_.size() - 1);
 }
 
 void Room::withdraw(JobId job) {
   if (std::erase_if(promises_, [&](const Promise& promise) { return promise.job == job; }) == 0) return;
   promised_on_.clear();
-  for (std::size_t i = 0; i < promises_.size(); ++i) {
-    for (const Part& part : promises_[i].placement) promised_on_[part.node].push_back(static_cast<int>(i));
-  }
+  for (std::size_t i = 0; i < promises_.size(); ++i) note_promise(i);
 }
 
 const Promise* Room::promise_of(JobId job) const {

@@ -71,6 +71,8 @@ class Room {
   };
   Free lasting(int node, Micros start, Micros end) const;
   void set(int node, const Free& free);
+  void restore(std::size_t changes);     // what was free when there were so many
+  void note_promise(std::size_t index);  // on its nodes
   Free free_at(int node, Micros moment) const;
   // The first node at or after `from` where a task may fit now.
   std::size_t next(std::size_t from, int ask) const;
@@ -83,8 +85,12 @@ class Room {
   std::vector<std::pair<int, Free>> changes_;  // what was free before each
   std::vector<Given> given_;                   // in this plan
   std::vector<Promise> promises_;
-  std::unordered_map<int, std::vector<int>> promised_on_;  // node -> promises
-  std::unordered_map<int, std::vector<int>> given_on_;     // node -> given_
+  struct On {
+    std::size_t index;  // of a promise, or of what was given
+    std::size_t part;   // of its placement
+  };
+  std::unordered_map<int, std::vector<On>> promised_on_;  // by node
+  std::unordered_map<int, std::vector<On>> given_on_;
   std::unordered_map<JobId, Micros> leaves_;
   std::vector<std::size_t> first_with_room_;  // by ask: no node before it has room
 };

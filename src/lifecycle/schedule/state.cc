@@ -186,11 +186,14 @@ void check_limits(const Book& book, int queue, const Amounts& more) {
 }
 
 void settle(Book& book, const RunningEntry& entry) {
-  for (const Part& part : entry.running.placement) book.on_node[part.node].push_back(&entry);
+  const Placement& placement = entry.running.placement;
+  for (std::size_t i = 0; i < placement.size(); ++i) book.on_node[placement[i].node].push_back({&entry, i});
 }
 
 void unsettle(Book& book, const RunningEntry& entry) {
-  for (const Part& part : entry.running.placement) std::erase(book.on_node[part.node], &entry);
+  for (const Part& part : entry.running.placement) {
+    std::erase_if(book.on_node[part.node], [&](const Occupant& occupant) { return occupant.entry == &entry; });
+  }
 }
 
 std::unordered_map<JobId, RunningEntry>::iterator find_running(Book& book, JobId job) {
