@@ -36,7 +36,7 @@ struct SubmitOut {
 };
 struct JobOut {
   std::string id, name, phase, why, queue, owner, executor, isolation, submitted;
-  std::optional<std::string> array, started, ended, run_id, reason, not_before;
+  std::optional<std::string> array, started, ended, run_id, reason, not_before, idle_since;
   std::optional<std::int64_t> array_index, exit_code, signal, cpu_us, memory_peak_bytes;
   std::int64_t attempts = 0, failures = 0, preemptions = 0, tasks = 1;
   std::vector<std::string> nodes;
@@ -114,6 +114,7 @@ struct Shape<JobOut> {
       field("isolation", &T::isolation, "How far it is kept apart there."), field("submitted", &T::submitted, "When."),
       field("started", &T::started, "When its newest attempt began."), field("ended", &T::ended, "When it ended."),
       field("not_before", &T::not_before, "It does not start before."),
+      field("idle_since", &T::idle_since, "It holds processors and hardly uses them since then."),
       field("array", &T::array, "The array it is a member of."), field("array_index", &T::array_index, "Which member."),
       field("attempts", &T::attempts, "How often it was started."),
       field("failures", &T::failures, "How often it failed and was tried again."),
@@ -209,14 +210,18 @@ JobOut out_of(const jobs::Record& record) {
   out.isolation = life.isolation;
   out.submitted = format_time(record.submitted_us);
   if (life.started_us > 0) out.started = format_time(life.started_us);
+  if (life.phase == jobs::Phase::running && life.idle_since_us > 0) out.idle_since = format_time(life.idle_since_us);
   if (life.ended_us > 0) out.ended = format_time(life.ended_us);
   if (life.not_before_us > 0) out.not_before = format_time(life.not_before_us);
   if (!record.array.empty()) out.array = record.array, out.array_index = record.array_index;
   out.attempts = life.epoch;
   out.failures = life.failures;
   out.preemptions = life.preemptions;
-  out.tasks = record.spec->tasks;
-  for (const auto& place : life.places) out.nodes.push_back(place.node);
+  out.tasks = life.places.empty() ? record.spec->tasks : 0;
+  for (const auto& place : life.places) {
+    out.nodes.push_back(place.node);
+    out.tasks += place.tasks;
+  }
   if (life.end) {
     out.reason = life.end->reason;
     out.exit_code = life.end->exit_code;
@@ -271,10 +276,13 @@ std::optional<jobs::NewJob> read_job(const resource::Document& document, const v
   return own.empty() ? std::optional(std::move(job)) : std::nullopt;
 }
 
-// Whoever runs something with an input must be allowed to read it. The newest version of a dataset is the one that is
-// the newest now, whenever the job runs.
+// Whoever runs something with an input must be allowed to read it, and the machine's network is a right of its own. The
+// newest version of a dataset is the one that is the newest now, whenever the job runs.
 void settle_inputs(Platform& platform, Call& call, const vault::Where& where, std::vector<jobs::NewJob>& all) {
-  for (auto& job : all)
+  for (auto& job : all) {
+    if (job.spec.network == "host") call.require(jobs::kUseNetwork, where.scope());
+    for (const auto& entry : job.spec.secrets)
+      call.require("secret.read", iam::Scope::of(where.tenant.str(), where.project.str(), "secret", entry.second));
     for (auto& input : job.spec.inputs) {
       if (!input.dataset.empty()) {
         const auto named = data::parse_version_name(input.dataset);
@@ -285,6 +293,7 @@ void settle_inputs(Platform& platform, Call& call, const vault::Where& where, st
       if (!input.artifact.empty()) call.require("run.read", where.scope());
       if (!input.blob.empty()) call.require("blob.read", where.scope());
     }
+  }
 }
 
 SubmitOut submit(Platform& platform, Call& call, const SubmitIn& in) {

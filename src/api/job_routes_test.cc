@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include "api/testing.h"
+#include "foundation/base/testing.h"
 #include "lifecycle/jobs/jobs.h"
+#include "lifecycle/jobs/schedules.h"
 #include "lifecycle/jobs/testing.h"
 
 namespace falaj::api {
@@ -140,6 +142,21 @@ TEST_F(JobRoutes, ARepeatedSubmissionIsOne) {
   EXPECT_EQ(api.get("/v1/jobs?" + kProject).json().at("items").as_array().size(), 1u);
 }
 
+TEST_F(JobRoutes, WhatRanIsATrace) {
+  api.jobs->start();
+  const auto id = submit(R"({"command":["true"],"cpus":0.5,"tasks":2,"timeLimit":"1h"})");
+  ASSERT_EQ(phase_after(id, "succeeded"), "succeeded");
+  const auto trace = api.get("/v1/usage/trace?scope=/").json();
+  ASSERT_EQ(trace.at("items").as_array().size(), 1u);
+  const auto& job = trace.at("items").at(0);
+  EXPECT_EQ(job.at("id").as_string(), id);
+  EXPECT_EQ(job.at("tasks").as_int64(), 2);
+  EXPECT_EQ(job.at("cpu_millis").as_int64(), 500);
+  EXPECT_EQ(job.at("limit_us").as_int64(), 3'600'000'000);
+  EXPECT_GT(job.at("ran_us").as_int64(), 0);
+  EXPECT_TRUE(api.get("/v1/usage/trace?scope=/t/other").json().at("items").as_array().empty());
+}
+
 TEST_F(JobRoutes, LogsArePagedByOffset) {
   api.jobs->start();
   const auto id = submit();
@@ -147,6 +164,119 @@ TEST_F(JobRoutes, LogsArePagedByOffset) {
   const auto all = api.get(fmt::format("/v1/jobs/{}/logs?{}", id, kProject)).json();
   EXPECT_TRUE(all.at("ended").as_bool());
   EXPECT_EQ(api.get(fmt::format("/v1/jobs/{}/logs?{}&attempt=7", id, kProject)).status, 404);
+}
+
+TEST_F(JobRoutes, AScheduleSubmitsItsJobWhenItsTimeHasComeAndNotTwice) {
+  api.jobs->start();
+  const std::string yaml =
+      "{apiVersion: falaj/v1, kind: Schedule, metadata: {tenant: acme, project: flights, name: nightly}, spec: {cron: "
+      "'@every 60s', job: {command: ['true']}}}";
+  ASSERT_EQ(api.post("/v1/apply", json::serialize(json::value{{"sources", {{{"file", "x"}, {"text", yaml}}}}})).status,
+            200);
+  jobs::Schedules schedules(*api.database, *api.resources, *api.directory, *api.jobs, api.clock);
+  EXPECT_EQ(schedules.run_due(), 0u);
+  api.clock.advance(std::chrono::seconds(61));
+  EXPECT_EQ(schedules.run_due(), 1u);
+  EXPECT_EQ(schedules.run_due(), 0u);
+  const auto listed = api.get("/v1/jobs?name=nightly&" + kProject).json();
+  ASSERT_EQ(listed.at("items").as_array().size(), 1u);
+  const auto first = std::string(listed.at("items").at(0).at("id").as_string());
+  EXPECT_EQ(listed.at("items").at(0).at("owner").as_string(), "user/admin");
+  EXPECT_EQ(listed.at("items").at(0).at("labels").at("schedule").as_string(), "nightly");
+  EXPECT_EQ(phase_after(first, "succeeded"), "succeeded");
+  api.clock.advance(std::chrono::hours(24));  // away for a day: made up for once
+  EXPECT_EQ(schedules.run_due(), 1u);
+  EXPECT_EQ(schedules.run_due(), 0u);
+}
+
+TEST_F(JobRoutes, TheMachinesNetworkIsARightOfItsOwn) {
+  const auto bind = [&](const std::string& role) {
+    api.apply("{apiVersion: falaj/v1, kind: RoleBinding, metadata: {tenant: acme, project: flights, name: " + role +
+              "}, spec: {role: " + role + ", subjects: [user/ada]}}");
+  };
+  bind("developer");
+  const auto status = [&] {
+    return api
+        .call(Question{Method::post, "/v1/jobs?" + kProject,
+                       R"({"jobs":[{"name":"x","spec":{"command":["true"],"network":"host"}}]})"}
+                  .by(api.ada))
+        .status;
+  };
+  EXPECT_EQ(status(), 403);
+  bind("operator");
+  EXPECT_EQ(status(), 200);
+}
+
+TEST_F(JobRoutes, SecretsAreGivenByNameToThoseWhoMayReadThem) {
+  const auto put = [&](const std::string& name) {
+    return api.post("/v1/secrets?" + kProject, fmt::format(R"({{"name":"{}","value":"hunter2"}})", name));
+  };
+  ASSERT_EQ(put("db").status, 200);
+  EXPECT_EQ(put("No Name").status, 400);
+  const auto listed = api.get("/v1/secrets?" + kProject);
+  EXPECT_EQ(listed.json().at("items").at(0).at("name").as_string(), "db");
+  EXPECT_EQ(listed.body.find("hunter2"), std::string::npos);
+  const std::string body = R"({"jobs":[{"name":"x","spec":{"command":["true"],"secrets":{"DB_PASSWORD":"db"}}}]})";
+  const auto by_ada = [&] { return api.call(Question{Method::post, "/v1/jobs?" + kProject, body}.by(api.ada)).status; };
+  api.apply(
+      "{apiVersion: falaj/v1, kind: RoleBinding, metadata: {tenant: acme, project: flights, name: ada}, spec: {role: "
+      "developer, subjects: [user/ada]}}");
+  EXPECT_EQ(by_ada(), 403);
+  const auto id = submit(R"({"command":["true"],"secrets":{"DB_PASSWORD":"db"}})");
+  EXPECT_EQ(json::serialize(job(id)).find("hunter2"), std::string::npos);
+  EXPECT_EQ(api.post("/v1/jobs?" + kProject,
+                     R"({"jobs":[{"name":"x","spec":{"command":["true"],"secrets":{"X":"none","FALAJ_X":"db"}}}]})")
+                .status,
+            400);
+  const vault::Where flights{{"acme"}, {"flights"}};
+  EXPECT_EQ(api.jobs->secrets().reveal(flights, "db"), "hunter2");
+  EXPECT_EQ(api.call(Question{Method::del, "/v1/secrets/db?" + kProject, ""}.by(api.admin)).status, 200);
+  EXPECT_ERROR(api.jobs->secrets().reveal(flights, "db"), Code::not_found);
+}
+
+TEST_F(JobRoutes, JobsThatEndedLongAgoGoWhereAPolicySaysSo) {
+  api.jobs->start();
+  const auto id = submit();
+  const auto array = submit(R"({"command":["true"],"array":{"count":3}})");
+  ASSERT_EQ(phase_after(id, "succeeded"), "succeeded");
+  ASSERT_EQ(phase_after(array, "succeeded"), "succeeded");
+  const auto many = [&] { return api.get("/v1/jobs?" + kProject).json().at("items").as_array().size(); };
+  for (const auto until = real.now() + kPatience; real.now() < until;) {
+    api.clock.advance(std::chrono::milliseconds(100));
+    if (api.get("/v1/jobs?live=true&" + kProject).json().at("items").as_array().empty()) break;
+  }
+  EXPECT_EQ(many(), 4u);
+  api.clock.advance(std::chrono::hours(48));
+  EXPECT_EQ(api.jobs->retain(), 0u) << "no policy, no removal";
+  api.apply(
+      "{apiVersion: falaj/v1, kind: RetentionPolicy, metadata: {tenant: acme, project: flights, name: jobs}, spec: "
+      "{resources: ['job/x*'], keep: 1d, then: delete}}");
+  EXPECT_EQ(api.jobs->retain(), 4u);
+  EXPECT_EQ(many(), 0u);
+  EXPECT_EQ(api.get(fmt::format("/v1/jobs/{}?{}", id, kProject)).status, 404);
+  EXPECT_EQ(api.get("/v1/usage?by=job&" + kProject).json().at("items").as_array().size(), 4u) << "accounts stay";
+}
+
+TEST_F(JobRoutes, PoolsAreSeen) {
+  api.jobs->start();
+  api.apply(
+      "{apiVersion: falaj/v1, kind: NodePool, metadata: {name: cloud}, spec: {nodes: ['c*'], scaling: hooks, max: 2, "
+      "costPerHour: 2.5, shape: {cpus: 64, memory: 8GiB}, hooks: {up: absent, down: absent}}}");
+  submit(R"({"command":["true"],"cpus":64})");
+  json::value pool;
+  for (const auto until = real.now() + kPatience; real.now() < until;) {
+    api.clock.advance(std::chrono::milliseconds(100));
+    const auto answer = api.get("/v1/pools/cloud?" + kProject);
+    if (answer.status != 200) continue;
+    pool = answer.json();
+    if (pool.at("events").as_array().size() >= 2) break;
+  }
+  EXPECT_EQ(pool.at("pool").at("wanted").as_int64(), 0);
+  EXPECT_EQ(pool.at("events").at(0).at("what").as_string(), "failed");
+  EXPECT_EQ(pool.at("events").at(1).at("what").as_string(), "asked");
+  EXPECT_EQ(api.get("/v1/pools?" + kProject).json().at("items").as_array().size(), 1u);
+  EXPECT_EQ(api.get("/v1/pools/none?" + kProject).status, 404);
+  EXPECT_GE(api.audited("pool.scale"), 2u);
 }
 
 TEST_F(JobRoutes, QueuesAreThoseTheProjectMayUse) {

@@ -94,6 +94,7 @@ void add_online_routes(Routes& routes, Platform& platform);   // features now
 void add_feast_routes(Routes& routes, Platform& platform);    // the same as Feast's server says it
 void add_job_routes(Routes& routes, Platform& platform);      // submit, list, logs, cancel
 void add_queue_routes(Routes& routes, Platform& platform);    // queues, nodes, usage
+void add_secret_routes(Routes& routes, Platform& platform);   // set, list, remove
 void add_retention_routes(Routes& routes, Platform& platform);
 void add_erasure_routes(Routes& routes, Platform& platform);
 void add_all_routes(Routes& routes, Platform& platform);

@@ -124,7 +124,8 @@ TestApi::TestApi(CallLimits limits)
        {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
         vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
         track::LoggedModels::migrations(), models::Registry::migrations(), data::Datasets::migrations(),
-        features::Online::migrations(), jobs::Jobs::migrations(), jobs::Schedules::migrations(), migrations()})
+        features::Online::migrations(), jobs::Jobs::migrations(), jobs::Schedules::migrations(),
+        jobs::Secrets::migrations(), migrations()})
     all.insert(all.end(), module.begin(), module.end());
   database->migrate(all);
   audit = std::make_unique<audit::AuditLog>(*database, clock, signer);
@@ -169,6 +170,7 @@ TestApi::TestApi(CallLimits limits)
   executor = std::make_unique<jobs::FakeExecutor>(clock, 1, std::vector{node});
   jobs::JobsOptions job_options;
   job_options.launch.directory = dir / "jobs";
+  job_options.secrets_key = std::make_shared<const crypto::Key>(roots.platform_key(vault::kJobSecrets));
   jobs = std::make_unique<jobs::Jobs>(
       jobs::Jobs::Parts{*database, *resources, *directory, *vault, *track, clock, random, metrics, bell},
       jobs::Jobs::Executors{{"local", executor.get()}}, job_options);

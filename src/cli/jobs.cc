@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // submit, job
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <sstream>
+#include <utility>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -18,10 +24,10 @@ namespace {
 
 using As = Column::As;
 
-constexpr const char* kFollowWait = "10s";
+constexpr const char *kFollowWait = "10s", *kLiveWait = "1s";
 
 struct SubmitOptions {
-  std::vector<std::string> files, environment, labels, after_ok, after_any, inputs;
+  std::vector<std::string> files, environment, labels, after_ok, after_any, inputs, secrets;
   std::string name, queue, priority, memory, disk, gpu_type, limit, expected, deadline, grace, image, network, executor,
       experiment, isolation;
   double cpus = 1, gpus = 0;
@@ -94,6 +100,7 @@ json::object job_of(const SubmitOptions& o, const std::vector<std::string>& comm
   if (o.retries > 0) spec["retries"] = json::object{{"max", o.retries}};
   if (o.preemptible) spec["preemptible"] = true;
   if (!o.environment.empty()) spec["environment"] = pairs_of(o.environment, "--env");
+  if (!o.secrets.empty()) spec["secrets"] = pairs_of(o.secrets, "--secret");
   if (!o.inputs.empty()) spec["inputs"] = job_inputs(o.inputs);
   if (!o.after_ok.empty() || !o.after_any.empty())
     spec["after"] = json::object{{"ok", json::value_from(o.after_ok)}, {"any", json::value_from(o.after_any)}};
@@ -115,11 +122,67 @@ std::string text_of_jobs(const std::string& file) {
   return text.str();
 }
 
+// On a terminal, below what a job writes: where it is in its life, redrawn while it changes. Nothing elsewhere.
+class LiveLine {
+ public:
+  LiveLine(Session& session, bool wanted)
+      : session_(session),
+        shown_(wanted && !session.quiet && isatty(STDERR_FILENO) == 1 && isatty(STDOUT_FILENO) == 1) {}
+  ~LiveLine() { clear(); }
+  LiveLine(const LiveLine&) = delete;
+  LiveLine& operator=(const LiveLine&) = delete;
+
+  bool shown() const { return shown_; }
+  void show(const json::value& job) {
+    if (!shown_) return;
+    const auto text = line_of(job);
+    winsize size{};
+    const std::size_t width = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1u : 79u;
+    fmt::print(stderr, "\r\033[2K\033[2m{}\033[0m", harmless(text).substr(0, width));
+    std::fflush(stderr);
+    drawn_ = true;
+  }
+  void clear() {
+    if (drawn_) fmt::print(stderr, "\r\033[2K");
+    std::fflush(stderr);
+    drawn_ = false;
+  }
+
+ private:
+  std::string line_of(const json::value& job) {
+    const std::string_view phase = job.at("phase").as_string();
+    const auto head = fmt::format("{} {}", std::string_view(job.at("name").as_string()), phase);
+    if (phase == "pending" || phase == "admitted") {
+      const auto why =
+          session_.api().get(job_path(std::string(job.at("id").as_string()), "/explain"), of_project(session_));
+      const auto* probably = why.as_object().if_contains("start_p50");
+      return fmt::format("{}: {}{}", head, std::string_view(why.at("text").as_string()),
+                         probably ? fmt::format("; probably until {}", std::string_view(probably->as_string())) : "");
+    }
+    const auto& nodes = job.at("nodes").as_array();
+    std::string where;
+    for (std::size_t i = 0; i < nodes.size() && i < 3; ++i)
+      where += (where.empty() ? "" : ", ") + std::string(nodes[i].as_string());
+    if (nodes.size() > 3) where += fmt::format(" and {} more", nodes.size() - 3);
+    const auto* started = job.as_object().if_contains("started");
+    const auto since = started ? parse_time(started->as_string()) : std::nullopt;
+    return fmt::format(
+        "{}: {} task{} on {}{}{}", head, job.at("tasks").as_int64(), job.at("tasks").as_int64() == 1 ? "" : "s", where,
+        since ? " for " + format_duration_us(session_.clock().wall().count() - *since) : "",
+        job.at("attempts").as_int64() > 1 ? fmt::format(", attempt {}", job.at("attempts").as_int64()) : "");
+  }
+
+  Session& session_;
+  const bool shown_;
+  bool drawn_ = false;
+};
+
 bool is_over(std::string_view phase) { return phase == "succeeded" || phase == "failed" || phase == "cancelled"; }
 
 // Prints what a task writes until it has ended, over all attempts of the job. Returns the job as it is then.
 json::value follow(Session& session, const std::string& id, std::int64_t rank, bool goes_on) {
   std::int64_t offset = 0, attempt = 0;
+  LiveLine line(session, goes_on);
   for (;;) {
     const auto job = session.api().get(job_path(id), of_project(session));
     const auto newest = job.at("attempts").as_int64();
@@ -129,8 +192,10 @@ json::value follow(Session& session, const std::string& id, std::int64_t rank, b
     query.emplace_back("rank", std::to_string(rank));
     query.emplace_back("offset", std::to_string(offset));
     if (attempt > 0) query.emplace_back("attempt", std::to_string(attempt));
-    if (goes_on) query.emplace_back("wait", kFollowWait);
+    if (goes_on) query.emplace_back("wait", line.shown() ? kLiveWait : kFollowWait);
+    if (!over) line.show(job);
     const auto page = session.api().get(job_path(id, "/logs"), query);
+    if (!page.at("text").as_string().empty()) line.clear();
     session.output().raw(page.at("text").as_string());
     std::fflush(stdout);
     const auto next = page.at("next_offset").as_int64();
@@ -144,6 +209,50 @@ json::value follow(Session& session, const std::string& id, std::int64_t rank, b
       continue;
     }
     if (over) return job;
+  }
+}
+
+// What all tasks of a gang wrote, each line with its rank before it, as far as they have come.
+void follow_all(Session& session, const std::string& id, bool goes_on) {
+  std::map<std::int64_t, std::int64_t> offsets;
+  std::map<std::int64_t, std::string> open;  // lines that have not ended
+  std::int64_t attempt = 0, tasks = 1;
+  LiveLine line(session, goes_on);
+  for (;;) {
+    const auto job = session.api().get(job_path(id), of_project(session));
+    const bool over = is_over(job.at("phase").as_string());
+    if (!over) line.show(job);
+    const auto newest = std::max<std::int64_t>(job.at("attempts").as_int64(), attempt);
+    if (attempt == 0) attempt = newest;
+    tasks = std::max(tasks, job.at("tasks").as_int64());
+    bool more = false, waits = goes_on;
+    for (std::int64_t rank = 0; rank < tasks; ++rank) {
+      auto query = of_project(session);
+      query.emplace_back("rank", std::to_string(rank));
+      query.emplace_back("offset", std::to_string(offsets[rank]));
+      if (attempt > 0) query.emplace_back("attempt", std::to_string(attempt));
+      if (std::exchange(waits, false)) query.emplace_back("wait", kLiveWait);
+      const auto page = session.api().get(job_path(id, "/logs"), query);
+      const auto next = page.at("next_offset").as_int64();
+      more |= next > offsets[rank];
+      offsets[rank] = next;
+      auto& text = open[rank] += page.at("text").as_string();
+      for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
+        line.clear();
+        session.output().raw(fmt::format("[{}] {}", rank, text.substr(0, end + 1)));
+        text.erase(0, end + 1);
+      }
+    }
+    std::fflush(stdout);
+    if (more) continue;
+    if (goes_on && attempt < newest) {
+      attempt += 1;
+      offsets.clear();
+    } else if (over || !goes_on) {
+      for (const auto& [rank, text] : open)
+        if (!text.empty()) session.output().raw(fmt::format("[{}] {}\n", rank, text));
+      return;
+    }
   }
 }
 
@@ -206,6 +315,7 @@ void add_submit(CLI::App& app, Session& session) {
   c->add_option("--after-ok", o->after_ok, "A job or array that must have succeeded; may be repeated");
   c->add_option("--after-any", o->after_any, "A job or array that must have ended; may be repeated");
   c->add_option("--env", o->environment, "KEY=VALUE of its environment; may be repeated");
+  c->add_option("--secret", o->secrets, "VARIABLE=NAME of a secret of the project; may be repeated");
   c->add_option("--input", o->inputs, "NAME=dataset:flights@3, artifact:RUN/path or blob:NAME; may be repeated");
   c->add_option("--image", o->image, "Its root file system, one of the server's images");
   c->add_option("--network", o->network, "none or host (default none)");
@@ -214,6 +324,15 @@ void add_submit(CLI::App& app, Session& session) {
   c->add_flag("--no-run", o->no_run, "Without a tracked run: what it leaves in $FALAJ_OUTPUTS is lost");
   c->add_flag("--wait,-w", o->wait, "Print what its first task writes, and end as it does");
   c->footer("What to run stands after '--'.");
+  c->callback([&session, o] { submit(session, *o); });
+}
+
+void add_train(CLI::App& app, Session& session) {
+  const auto o = std::make_shared<SubmitOptions>();
+  auto* c = app.add_subcommand("train", "Train a model as a file of kind Training says: falaj train -f train.yaml -w");
+  c->add_option("-f,--file", o->files, "YAML of kind Training; - is standard input; may be repeated")->required();
+  c->add_flag("--wait,-w", o->wait, "Show how it goes on, and end as it does");
+  c->footer("It is a job like any other: see falaj job --help. The model is registered when it has succeeded.");
   c->callback([&session, o] { submit(session, *o); });
 }
 
@@ -248,6 +367,7 @@ const std::vector<Column> kJobDetails = {{"job", "id"},
                                          {"submitted", "submitted"},
                                          {"started", "started"},
                                          {"ended", "ended"},
+                                         {"idle since", "idle_since"},
                                          {"attempts", "attempts"},
                                          {"preemptions", "preemptions"},
                                          {"executor", "executor"},
@@ -284,6 +404,7 @@ void change_jobs(Session& session, const std::vector<std::string>& ids, std::str
 
 void add_job_commands(CLI::App& app, Session& session) {
   add_submit(app, session);
+  add_train(app, session);
   auto* job = app.add_subcommand("job", "Jobs: what waits, runs and has ended");
   job->require_subcommand(1);
 
@@ -319,11 +440,17 @@ void add_job_commands(CLI::App& app, Session& session) {
                            {{"TIME", "at"}, {"PHASE", "phase"}, {"ATTEMPT", "attempt"}, {"WHY", "why"}});
   });
   const auto rank = std::make_shared<std::int64_t>(0);
-  const auto follows = std::make_shared<bool>(false);
+  const auto follows = std::make_shared<bool>(false), all = std::make_shared<bool>(false);
   auto* logs = one(job->add_subcommand("logs", "What a task of a job wrote"));
   logs->add_option("--rank", *rank, "Of which task")->capture_default_str();
   logs->add_flag("-f,--follow", *follows, "Go on until the job has ended");
-  logs->callback([&session, ids, rank, follows] { follow(session, ids->at(0), *rank, *follows); });
+  logs->add_flag("--all", *all, "Of all tasks, each line with its rank before it");
+  logs->callback([&session, ids, rank, follows, all] {
+    if (*all)
+      follow_all(session, ids->at(0), *follows);
+    else
+      follow(session, ids->at(0), *rank, *follows);
+  });
   many(job->add_subcommand("cancel", "Stop jobs for good"))->callback([&session, ids] {
     change_jobs(session, *ids, "cancel");
   });
@@ -331,6 +458,7 @@ void add_job_commands(CLI::App& app, Session& session) {
       ->callback([&session, ids] { change_jobs(session, *ids, "requeue"); });
   add_top_command(*job, session);
   add_queue_commands(app, session);
+  add_secret_commands(app, session);
 }
 
 }  // namespace falaj::cli

@@ -7,6 +7,7 @@
 namespace falaj::cli {
 
 void add_top_command(CLI::App& job, Session& session);
-void add_queue_commands(CLI::App& app, Session& session);  // queue, usage
+void add_queue_commands(CLI::App& app, Session& session);   // queue, pool, usage
+void add_secret_commands(CLI::App& app, Session& session);  // secret
 
 }  // namespace falaj::cli

@@ -45,6 +45,56 @@ void show_queue(Session& session, const std::string& name) {
   throw Error(Code::not_found, fmt::format("no queue '{}' that this project may use", name));
 }
 
+void add_pool_commands(CLI::App& app, Session& session) {
+  auto* pool = app.add_subcommand("pool", "Node pools: nodes that are there, that come and that go");
+  pool->require_subcommand(1);
+  pool->add_subcommand("ls", "Node pools")->callback([&session] {
+    session.output().table(items_of(session, "/v1/pools"), {{"POOL", "name"},
+                                                            {"SCALING", "scaling"},
+                                                            {"ZONE", "zone"},
+                                                            {"UP", "up"},
+                                                            {"BUSY", "busy"},
+                                                            {"WANTED", "wanted"},
+                                                            {"MIN", "min"},
+                                                            {"MAX", "max"},
+                                                            {"COST/H", "cost_per_hour"},
+                                                            {"SPENT", "spent"},
+                                                            {"WHY", "why"}});
+  });
+  const auto name = std::make_shared<std::string>();
+  auto* show = pool->add_subcommand("show", "One node pool, and what happened to it");
+  show->add_option("name", *name, "Its name")->required();
+  show->callback([&session, name] {
+    const auto answer =
+        session.api().get("/v1/pools/" + client::path_element(*name), {{"scope", session.project_scope()}});
+    const auto output = session.output();
+    if (!output.for_people()) return output.value(answer);
+    auto details = answer.at("pool").as_object();
+    details["nodes"] = answer.at("nodes");
+    output.details(details, {{"pool", "name"},
+                             {"scaling", "scaling"},
+                             {"zone", "zone"},
+                             {"nodes", "nodes"},
+                             {"up", "up"},
+                             {"busy", "busy"},
+                             {"coming", "coming"},
+                             {"leaving", "leaving"},
+                             {"at least", "min"},
+                             {"at most", "max"},
+                             {"only in need", "burst"},
+                             {"cost per hour", "cost_per_hour"},
+                             {"spent", "spent"},
+                             {"since", "spent_since"},
+                             {"at most a day", "spend_max"},
+                             {"changed", "changed"},
+                             {"rests until", "not_before"},
+                             {"why", "why"}});
+    output.line("");
+    output.table(answer.at("events").as_array(),
+                 {{"TIME", "at"}, {"WHAT", "what"}, {"NODES", "nodes"}, {"WHY", "why"}});
+  });
+}
+
 struct UsageOptions {
   std::string by = "project", since, until;
 };
@@ -69,6 +119,7 @@ void usage(Session& session, const UsageOptions& o) {
                                 {"held", hours("cpu_allocated_seconds")},
                                 {"gpu", hours("gpu_seconds")},
                                 {"memory", hours("memory_gib_seconds")},
+                                {"cost", fmt::format("{:.2f}", item.at("cost").to_number<double>())},
                                 {"lost", hours("lost_seconds")}});
   }
   session.output().table(rows, {{"BY", "key"},
@@ -78,6 +129,7 @@ void usage(Session& session, const UsageOptions& o) {
                                 {"CPU H HELD", "held"},
                                 {"GPU H", "gpu"},
                                 {"GIB H", "memory"},
+                                {"COST", "cost"},
                                 {"CPU H LOST", "lost"}});
 }
 
@@ -116,6 +168,8 @@ void add_queue_commands(CLI::App& app, Session& session) {
   auto* show = queue->add_subcommand("show", "One queue");
   show->add_option("name", *name, "Its name")->required();
   show->callback([&session, name] { show_queue(session, *name); });
+
+  add_pool_commands(app, session);
 
   const auto options = std::make_shared<UsageOptions>();
   auto* used = app.add_subcommand("usage", "What jobs held and used");

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// falaj simulate, falaj what-if: the live server's own decisions on jobs that ran once, here and now, without a server.
+// falaj simulate, falaj what-if: the live server's own decisions on jobs that ran once, here and now. A server is asked
+// only for what ran on it.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "cli/plot.h"
 #include "cli/plot_png.h"
 #include "cli/progress.h"
 #include "cli/session.h"
+#include "foundation/base/error.h"
+#include "foundation/base/text.h"
 #include "lifecycle/schedule/simulate.h"
 
 namespace falaj::cli {
@@ -22,7 +27,8 @@ using schedule::Simulated;
 using schedule::Trace;
 
 struct SimulateOptions {
-  std::string trace, plot;
+  std::string trace, plot, since = "30d";
+  std::vector<std::string> quotas;  // QUEUE=CPUS
   int nodes = 0;
   int add_nodes = 0;
   std::vector<std::string> policies;
@@ -31,7 +37,65 @@ struct SimulateOptions {
   std::uint64_t seed = 1;
 };
 
-Trace read_trace(const SimulateOptions& options) {
+// What the server's own jobs did, on the nodes that it has.
+Trace read_history(Session& session, const std::string& since) {
+  constexpr std::size_t kJobsMax = 2'000'000;
+  const auto ago = parse_duration_us(since);
+  const auto from = ago ? format_time(session.clock().wall().count() - *ago) : since;
+  Trace out;
+  std::set<std::string> queues;
+  std::string cursor;
+  do {
+    client::Query query{{"scope", session.scope()}, {"since", from}};
+    if (!cursor.empty()) query.emplace_back("cursor", cursor);
+    const auto page = session.api().get("/v1/usage/trace", query);
+    for (const auto& item : page.at("items").as_array()) {
+      const auto number = [&](const char* key) { return item.at(key).as_int64(); };
+      schedule::TraceJob job;
+      job.submitted = schedule::Micros(number("submitted_us"));
+      job.ran = schedule::Micros(number("ran_us"));
+      if (job.ran <= schedule::Micros(0)) {
+        ++out.skipped;
+        continue;
+      }
+      if (const auto limit = number("limit_us"); limit > 0) job.limit = std::max(schedule::Micros(limit), job.ran);
+      if (const auto deadline = number("deadline_us"); deadline > 0) job.deadline = schedule::Micros(deadline);
+      job.tasks = static_cast<int>(number("tasks"));
+      job.task = {number("cpu_millis"), number("memory_bytes"), 0, number("gpu_millis")};
+      job.user = item.at("owner").as_string();
+      job.name = item.at("name").as_string();
+      job.queue = item.at("queue").as_string();
+      queues.insert(job.queue);
+      out.jobs.push_back(std::move(job));
+    }
+    const auto* next = page.as_object().if_contains("next");
+    cursor = next && next->is_string() ? std::string(next->as_string()) : "";
+  } while (!cursor.empty() && out.jobs.size() < kJobsMax);
+  std::stable_sort(out.jobs.begin(), out.jobs.end(),
+                   [](const auto& a, const auto& b) { return a.submitted < b.submitted; });
+  for (const auto& name : queues) {
+    schedule::Queue queue;
+    queue.name = name;
+    out.queues.push_back(std::move(queue));
+  }
+  const auto nodes = session.api().get("/v1/nodes", {{"scope", session.project_scope()}});
+  for (const auto& item : nodes.at("items").as_array()) {
+    if (!item.at("up").as_bool()) continue;
+    schedule::Node node;
+    node.name = item.at("name").as_string();
+    node.capacity.cpu_millis = std::llround(item.at("cpus").to_number<double>() * 1000);
+    node.capacity.memory_bytes = item.at("memory_bytes").as_int64();
+    node.capacity.disk_bytes = std::int64_t{1} << 60;
+    for (int i = 0; i < std::lround(item.at("gpus").to_number<double>()); ++i)
+      node.devices.push_back({std::to_string(i), ""});
+    out.nodes.push_back(std::move(node));
+  }
+  if (out.jobs.empty()) throw Error(Code::not_found, fmt::format("no job has ended since {}", since));
+  return out;
+}
+
+Trace read_trace(Session& session, const SimulateOptions& options) {
+  if (options.trace.empty()) return read_history(session, options.since);
   if (options.trace == "synthetic") {
     return schedule::make_trace(options.seed, 5000, options.nodes > 0 ? options.nodes : 16, 32);
   }
@@ -166,7 +230,7 @@ Simulated policy_of(const std::string& name) {
 
 void simulate(Session& session, SimulateOptions options) {
   if (options.policies.empty()) options.policies = {"fifo", "easy", "falaj"};
-  const Trace trace = read_trace(options);
+  const Trace trace = read_trace(session, options);
   std::vector<Named> rows;
   for (const std::string& name : options.policies) {
     if (name == "least-attained") {
@@ -179,30 +243,52 @@ void simulate(Session& session, SimulateOptions options) {
   if (!options.plot.empty()) draw(options.plot, rows);
 }
 
+// "research=64": the queue may never hold more than 64 processors.
+void limit_queue(Trace& trace, const std::string& text) {
+  const auto equals = text.find('=');
+  const auto cpus = equals == std::string::npos ? std::nullopt : parse_int(text.substr(equals + 1));
+  if (!cpus || *cpus < 1) throw Error(Code::invalid, fmt::format("--quota: '{}' must be QUEUE=CPUS", text));
+  for (auto& queue : trace.queues) {
+    if (queue.name != text.substr(0, equals)) continue;
+    constexpr std::int64_t kPlenty = std::int64_t{1} << 60;
+    queue.limit = schedule::Amounts{*cpus * 1000, kPlenty, kPlenty, kPlenty};
+    return;
+  }
+  throw Error(Code::not_found, fmt::format("--quota: no job of the trace was in queue '{}'", text.substr(0, equals)));
+}
+
 void what_if(Session& session, const SimulateOptions& options) {
-  Trace trace = read_trace(options);
+  if (options.add_nodes == 0 && options.quotas.empty())
+    throw Error(Code::invalid, "what if what? Give --add-nodes, --quota, or both");
+  Trace trace = read_trace(session, options);
   std::vector<Named> rows;
   rows.push_back(run(session, trace, "as it is", policy_of("falaj"), options));
   if (trace.nodes.empty()) throw Error(Code::invalid, "the trace has no nodes");
   const std::size_t before = trace.nodes.size();
+  std::string then;
   for (int i = 0; i < options.add_nodes; ++i) {
     schedule::Node node = trace.nodes[static_cast<std::size_t>(i) % before];
     node.name = fmt::format("added{}", i + 1);
     trace.nodes.push_back(std::move(node));
   }
-  rows.push_back(
-      run(session, trace, fmt::format("with {} nodes more", options.add_nodes), policy_of("falaj"), options));
+  if (options.add_nodes > 0) then = fmt::format("with {} nodes more", options.add_nodes);
+  for (const auto& quota : options.quotas) {
+    limit_queue(trace, quota);
+    then += (then.empty() ? "with " : ", ") + quota;
+  }
+  rows.push_back(run(session, trace, then, policy_of("falaj"), options));
   print(session, trace, rows);
   if (!options.plot.empty()) draw(options.plot, rows);
 }
 
 void add_options(CLI::App& command, SimulateOptions& options) {
+  command.add_option(
+      "--trace", options.trace,
+      "Jobs that ran once: a file in the Standard Workload Format, or .csv with timestamp, duration, num_gpus; "
+      "'synthetic' makes one up; without it, the jobs that this server ran");
   command
-      .add_option(
-          "--trace", options.trace,
-          "Jobs that ran once: a file in the Standard Workload Format, or .csv with timestamp, duration, num_gpus; "
-          "'synthetic' makes one up")
-      ->required();
+      .add_option("--since", options.since, "Of the server's own jobs: those that ended since a time, or so long ago")
+      ->capture_default_str();
   command
       .add_option("--nodes", options.nodes,
                   "How many nodes a .csv or synthetic trace runs on (0 = as many as its load asks for)")
@@ -226,11 +312,13 @@ void add_simulate_commands(CLI::App& app, Session& session) {
       ->check(CLI::IsMember({"fifo", "easy", "falaj", "falaj-no-trials", "least-attained"}));
   simulate_command->callback([&session, options] { simulate(session, *options); });
 
-  auto* what_if_command = app.add_subcommand("what-if", "What more nodes would have brought");
+  auto* what_if_command =
+      app.add_subcommand("what-if", "What more nodes, or other limits of queues, would have brought");
   add_options(*what_if_command, *options);
   what_if_command->add_option("--add-nodes", options->add_nodes, "So many nodes like those that are there")
-      ->required()
-      ->check(CLI::Range(1, 100'000));
+      ->check(CLI::Range(0, 100'000));
+  what_if_command->add_option("--quota", options->quotas,
+                              "QUEUE=CPUS: a queue that may never hold more; may be repeated");
   what_if_command->callback([&session, options] { what_if(session, *options); });
 }
 

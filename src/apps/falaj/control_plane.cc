@@ -121,11 +121,11 @@ iam::Rate rate(std::int64_t per_second) {
 
 std::vector<sql::Migration> all_migrations() {
   std::vector<sql::Migration> all;
-  for (const auto& module :
-       {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
-        vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
-        track::LoggedModels::migrations(), models::Registry::migrations(), data::Datasets::migrations(),
-        features::Online::migrations(), jobs::Jobs::migrations(), jobs::Schedules::migrations(), api::migrations()})
+  for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
+                             vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
+                             track::LoggedModels::migrations(), models::Registry::migrations(),
+                             data::Datasets::migrations(), features::Online::migrations(), jobs::Jobs::migrations(),
+                             jobs::Schedules::migrations(), jobs::Secrets::migrations(), api::migrations()})
     all.insert(all.end(), module.begin(), module.end());
   return all;
 }
@@ -294,6 +294,7 @@ void ControlPlane::make_jobs() {
   });
   jobs::JobsOptions options;
   options.launch.directory = data + "/jobs";
+  options.secrets_key = std::make_shared<const crypto::Key>(roots_.platform_key(vault::kJobSecrets));
   for (const auto level : {execute::Isolation::none, execute::Isolation::restricted, execute::Isolation::contained,
                            execute::Isolation::isolated})
     if (execute::name_of(level) == settings.isolation_min) options.launch.isolation_min = level;

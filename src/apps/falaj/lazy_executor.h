@@ -27,6 +27,7 @@ class LazyExecutor final : public execute::Executor {
   }
   void forget(std::string_view attempt) override { real().forget(attempt); }
   void drop_logs(std::string_view attempt) override { real().drop_logs(attempt); }
+  std::optional<execute::Used> used(std::string_view attempt) override { return real().used(attempt); }
 
  private:
   execute::Executor& real() EXCLUDES(mu_) {

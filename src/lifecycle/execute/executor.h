@@ -159,6 +159,8 @@ class Executor {
   // The caller has recorded its end: drops everything but its logs. Requires: it has ended.
   virtual void forget(std::string_view attempt) = 0;
   virtual void drop_logs(std::string_view attempt) = 0;
+  // What an attempt that runs has taken so far; nothing where that is not known.
+  virtual std::optional<Used> used(std::string_view) { return std::nullopt; }
 };
 
 }  // namespace falaj::execute

@@ -84,6 +84,14 @@ std::string_view long_form(std::string_view text) {
 }  // namespace
 
 Cron Cron::parse(std::string_view text) {
+  constexpr std::string_view kEvery = "@every ";
+  if (trim(text).starts_with(kEvery)) {
+    Cron out;
+    out.every_us_ = parse_duration_us(trim(trim(text).substr(kEvery.size()))).value_or(0);
+    if (out.every_us_ < kMinuteUs / 60 || out.every_us_ > 366 * kDayUs)
+      throw Error(Code::invalid, "cron: @every must be followed by a span from 1s to 366d, such as @every 90s");
+    return out;
+  }
   std::vector<std::string_view> words;
   for (const auto word : split(long_form(trim(text)), ' '))
     if (!word.empty()) words.push_back(word);
@@ -110,6 +118,7 @@ bool Cron::day_matches(int month, int day, int weekday) const {
 
 std::optional<std::int64_t> Cron::next(std::int64_t unix_us) const {
   namespace chrono = std::chrono;
+  if (every_us_ > 0) return (unix_us / every_us_ + 1) * every_us_;
   std::int64_t at = (unix_us / kMinuteUs + 1) * kMinuteUs;
   for (int i = 0; i < kLookDays; ++i, at = (at / kDayUs + 1) * kDayUs) {
     const chrono::sys_days today{chrono::days(at / kDayUs)};

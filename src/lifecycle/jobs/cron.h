@@ -11,7 +11,8 @@ namespace falaj::jobs {
 
 // When something is due, again and again: "30 6 * * mon-fri" is half past six on workdays. Five fields (minute, hour,
 // day of the month, month, day of the week) of *, numbers, names of months and days, ranges a-b, steps /n and lists; or
-// @hourly, @daily, @weekly, @monthly, @yearly. Where both days are given, either will do. All times are UTC.
+// @hourly, @daily, @weekly, @monthly, @yearly; or "@every 90s", counted from 1970. Where both days are given, either
+// will do. All times are UTC.
 class Cron {
  public:
   static Cron parse(std::string_view text);  // throws invalid, saying which field
@@ -27,9 +28,11 @@ class Cron {
   std::bitset<13> months_;   // 1 to 12
   std::bitset<7> weekdays_;  // 0 = Sunday
   bool any_day_ = false, any_weekday_ = false;
+  std::int64_t every_us_ = 0;  // instead of all of them
 };
 
 bool is_cron(std::string_view text);
-inline constexpr std::string_view kCronRule = "five fields such as '30 6 * * mon-fri', or @hourly, @daily, @weekly";
+inline constexpr std::string_view kCronRule =
+    "five fields such as '30 6 * * mon-fri', or @hourly, @daily, @weekly, @every 90s";
 
 }  // namespace falaj::jobs

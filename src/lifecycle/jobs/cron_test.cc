@@ -32,6 +32,12 @@ TEST(Cron, KnowsDaysOfTheWeek) {
   EXPECT_EQ(after("0 0 20 * tue", "2026-11-18T00:00:00Z"), "2026-11-20T00:00:00.000Z");
 }
 
+TEST(Cron, EverySoOften) {
+  EXPECT_EQ(after("@every 90s", "2026-01-01T00:00:01Z"), "2026-01-01T00:01:30.000Z");
+  EXPECT_EQ(after("@every 90s", "2026-01-01T00:01:30Z"), "2026-01-01T00:03:00.000Z");
+  for (const auto* text : {"@every", "@every 0s", "@every 10ms", "@every x", "@every -5s"}) EXPECT_FALSE(is_cron(text));
+}
+
 TEST(Cron, SaysWhenItNeverIs) { EXPECT_EQ(after("0 0 30 2 *", "2026-01-01T00:00:00Z"), "never"); }
 
 TEST(Cron, RefusesWhatItIsNot) {

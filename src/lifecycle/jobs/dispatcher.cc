@@ -13,6 +13,18 @@ namespace {
 constexpr int kTriesMax = 8;    // to prepare what perhaps runs already
 constexpr int kMissingMax = 2;  // one report may have been made before the executor knew of it
 
+// Of one resource, over all nodes that are up.
+struct Sums {
+  double all = 0, free = 0, pieces = 0;
+  void add(std::int64_t has, std::int64_t left) {
+    all += static_cast<double>(has);
+    free += static_cast<double>(left);
+    if (left < has) pieces += static_cast<double>(left);
+  }
+  double used() const { return all > 0 ? 1 - free / all : 0; }
+  double fragmented() const { return free > 0 ? pieces / free : 0; }
+};
+
 }  // namespace
 
 using schedule::kNever;
@@ -25,6 +37,7 @@ Dispatcher::Dispatcher(Parts parts, DispatcherOptions options)
       options_(options),
       probe_(parts_.metrics),
       state_(options.rules),
+      pools_(parts_.metrics),
       waits_(std::make_shared<const std::vector<schedule::Wait>>()),
       outlook_(std::make_shared<const Outlook>()) {}
 
@@ -164,8 +177,10 @@ void Dispatcher::begin(const schedule::Start& start) {
     plan_due_ = true;
     return;
   }
+  auto places = places_of(start.placement);
+  for (const auto& place : places) pools_.uses(place.node);
   apply(*live, Released{});
-  apply(*live, Placed{executor, places_of(start.placement), start.trial});
+  apply(*live, Placed{executor, std::move(places), start.trial});
   placed_.insert(start.job);
   foretold(*live);
 }
@@ -188,6 +203,7 @@ void Dispatcher::plan() {
       probe_.preempted.Increment();
       apply(*live, Displaced{"job " + preempt.in_favour_of.str()});
     }
+  for (const auto& resize : made.resizes) grow(resize);
   waits_ = std::make_shared<const std::vector<schedule::Wait>>(std::move(made.waits));
   state_.note_promises(made);
   promised_ = std::move(made.promised);
@@ -195,6 +211,7 @@ void Dispatcher::plan() {
 }
 
 void Dispatcher::write() {
+  if (const auto changed = pools_.take_changes(); !changed.empty()) book_.write_pools(changed);
   if (changes_.empty()) return;
   probe_.changes_per_write.Observe(static_cast<double>(changes_.size()));
   book_.write(changes_);
@@ -204,6 +221,7 @@ void Dispatcher::write() {
 }
 
 void Dispatcher::act() {
+  for (const auto& order : std::exchange(orders_, {})) hands_.scale(order);
   for (const auto& deed : std::exchange(deeds_, {})) {
     auto* live = find(deed.job);
     const bool newest = live && live->record.attempt() == deed.attempt;
@@ -247,32 +265,44 @@ void Dispatcher::publish() {
     index[queue.name] = outlook->queues.size();
     outlook->queues.push_back({queue, state_.held_by(queue.name), 0, 0});
   }
+  double idle = 0;
   for (const auto& entry : live_) {
     const auto id = entry.first;
+    idle += entry.second.record.life.phase == Phase::running && entry.second.record.life.idle_since_us > 0;
     const auto* waiting = state_.pending(id);
     const auto* running = waiting ? nullptr : state_.running(id);
     const auto found = waiting ? index.find(waiting->queue) : running ? index.find(running->job.queue) : index.end();
     if (found != index.end())
       (waiting ? outlook->queues[found->second].pending : outlook->queues[found->second].running) += 1;
   }
+  outlook->pools = pools_.views(state_, rules_);
   outlook->pending = state_.pending_count();
   outlook->running = state_.running_count();
-  double cpus = 0, cpus_free = 0, gpus = 0, gpus_free = 0, up = 0;
+  Sums cpu, gpu, memory;
+  double up = 0;
   for (std::size_t i = 0; i < outlook->nodes.size(); ++i) {
     outlook->free.push_back(state_.free_of(static_cast<int>(i)));
     const auto& node = outlook->nodes[i];
     if (!node.up) continue;
     up += 1;
-    cpus += static_cast<double>(node.capacity.cpu_millis);
-    gpus += static_cast<double>(node.capacity.gpu_millis);
-    cpus_free += static_cast<double>(outlook->free[i].cpu_millis);
-    gpus_free += static_cast<double>(outlook->free[i].gpu_millis);
+    cpu.add(node.capacity.cpu_millis, outlook->free[i].cpu_millis);
+    gpu.add(node.capacity.gpu_millis, outlook->free[i].gpu_millis);
+    memory.add(node.capacity.memory_bytes, outlook->free[i].memory_bytes);
   }
+  for (const auto& queue : outlook->queues)
+    parts_.metrics.gauge("falaj_jobs_queue_pending", "Jobs that wait in a queue.", {{"queue", queue.queue.name}})
+        .Set(static_cast<double>(queue.pending));
+  probe_.idle.Set(idle);
   probe_.pending.Set(static_cast<double>(outlook->pending));
   probe_.running.Set(static_cast<double>(outlook->running));
   probe_.nodes_up.Set(up);
-  probe_.cpu_free_ratio.Set(cpus > 0 ? cpus_free / cpus : 0);
-  probe_.gpu_free_ratio.Set(gpus > 0 ? gpus_free / gpus : 0);
+  probe_.cpu_free_ratio.Set(cpu.all > 0 ? cpu.free / cpu.all : 0);
+  probe_.gpu_free_ratio.Set(gpu.all > 0 ? gpu.free / gpu.all : 0);
+  probe_.cpu_used_ratio.Set(cpu.used());
+  probe_.gpu_used_ratio.Set(gpu.used());
+  probe_.memory_used_ratio.Set(memory.used());
+  probe_.cpu_fragmented_ratio.Set(cpu.fragmented());
+  probe_.gpu_fragmented_ratio.Set(gpu.fragmented());
   Lock lock(mu_);
   outlook_ = std::move(outlook);
 }
@@ -303,6 +333,7 @@ Micros Dispatcher::step() {
   if (known_now) load();  // what is there can be told from what was made up only by looking at all of it again
   for (auto& item : news) std::visit([this](auto&& one) { take(std::move(one)); }, item);
   look_at_timers();
+  look_at_pools();
   plan();
   write();
   act();
@@ -318,7 +349,8 @@ Micros Dispatcher::step() {
   probe_.step_seconds.Observe(static_cast<double>((clock_.now() - began).count()) / 1e6);
   const bool more = plan_due_ || !changes_.empty() || !gone_.empty() || !deeds_.empty();
   if (more) return now_;
-  return std::min(look_again_, timers_.empty() ? kNever : timers_.begin()->first);
+  const auto pools = Pools::has_work(rules_) ? pools_due_ : kNever;
+  return std::min({look_again_, pools, timers_.empty() ? kNever : timers_.begin()->first});
 }
 
 }  // namespace falaj::jobs

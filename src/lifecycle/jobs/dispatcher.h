@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -37,6 +38,7 @@ class Hands {
   virtual void forget(const std::string& executor, const std::string& attempt) = 0;
   virtual void keep(const Record& record) = 0;  // answered by KeptAll
   virtual void tidy(const Record& record) = 0;
+  virtual void scale(const PoolOrder& order) = 0;  // answered by Scaled
 };
 
 // ---- what the dispatcher is told
@@ -66,8 +68,17 @@ struct NodesSeen {
   std::string executor;
   std::vector<execute::Node> nodes;  // all it has
 };
+struct UsedSeen {  // what attempts that run have taken so far
+  std::string executor;
+  std::vector<std::pair<std::string, Micros>> cpu;  // by attempt
+};
 struct RulesChanged {};
-using News = std::variant<Submitted, Wished, Started, KeptAll, Seen, NodesSeen, RulesChanged>;
+// When could this start at the earliest? Answered at once by the stepping thread.
+struct Asked {
+  Record record;
+  std::shared_ptr<std::promise<schedule::Guess>> answer;
+};
+using News = std::variant<Submitted, Wished, Started, KeptAll, Seen, NodesSeen, RulesChanged, UsedSeen, Scaled, Asked>;
 
 // What the dispatcher last knew, for whoever looks. Immutable.
 struct Outlook {
@@ -82,6 +93,7 @@ struct Outlook {
     std::int64_t pending = 0, running = 0;
   };
   std::vector<QueueState> queues;
+  std::vector<PoolView> pools;
   std::size_t pending = 0, running = 0;
 };
 
@@ -91,6 +103,11 @@ struct DispatcherOptions {
   Micros start_wait = std::chrono::seconds(1);  // before an executor that did not answer is asked again; doubles
   Micros start_wait_max = std::chrono::minutes(1);
   Micros stop_wait = std::chrono::seconds(15);  // beyond the grace, before it is told again to stop
+  Micros grow_wait = std::chrono::minutes(5);   // an elastic job runs for so long before it is stopped to be more tasks
+  // A job that uses less than this part of the processors it holds for so long is told of.
+  double idle_below = 0.05;
+  Micros idle_after = std::chrono::minutes(30);
+  Micros pools_every = std::chrono::seconds(10);  // between looks at whether pools should grow or shrink
   std::size_t news_per_step = 4096;
 };
 
@@ -124,6 +141,9 @@ class Dispatcher {
   void wait(Micros until) EXCLUDES(mu_);
   void wake() EXCLUDES(mu_);
   std::shared_ptr<const Outlook> outlook() const EXCLUDES(mu_);
+  // When a job that is not submitted yet could start at the earliest (p50), were it the next in line, and how long it
+  // would run (p90). Nothing when it cannot be told, or not in time.
+  std::optional<schedule::Guess> earliest(const Record& record, Micros patience) EXCLUDES(mu_);
   // When a job that waits will probably start, as wall times; nothing as long as too little is known to tell.
   std::optional<schedule::Guess> start_of(JobId job) const EXCLUDES(mu_);
 
@@ -150,6 +170,9 @@ class Dispatcher {
     int missing = 0;         // reports in a row that did not have it though it was acknowledged
     int absent = 0;          // reports in a row that did not have it
     std::optional<std::size_t> change;
+    std::optional<std::pair<Micros, Micros>> cpu;  // taken by its newest attempt, and when that was seen
+    Micros idle_from = schedule::kNever;           // it hardly took any since
+    bool in_need = false;                          // it may use nodes of burst pools
   };
 
   // What is done once the step is durable; of an attempt as it was named when this was decided.
@@ -167,6 +190,9 @@ class Dispatcher {
   void take(Seen&& news);
   void take(NodesSeen&& news);
   void take(RulesChanged&& news);
+  void take(UsedSeen&& news);
+  void take(Scaled&& news);
+  void take(Asked&& news);
 
   Live* find(JobId id);
   Live& add(Record record);
@@ -181,8 +207,11 @@ class Dispatcher {
   void foretell(Live& live);
   void foretold(Live& live);  // it starts
   void look_at_timers();
+  void look_at_pools();
+  double cost_of(const Record& record, const Spent& spent) const;
   void plan();
   void begin(const schedule::Start& start);
+  void grow(const schedule::Resize& resize);
   void write();
   void act();
   void publish();
@@ -223,6 +252,10 @@ class Dispatcher {
   std::vector<JobId> changed_;  // of each change
   std::vector<Deed> deeds_;
   std::vector<JobId> gone_;
+  Pools pools_;
+  std::vector<PoolOrder> orders_;
+  Micros pools_due_{0};
+  bool bursts_ = false;  // there is a pool that only jobs in need may use
   bool plan_due_ = true;
   Micros look_again_ = schedule::kNever;
   std::shared_ptr<const std::vector<schedule::Wait>> waits_;

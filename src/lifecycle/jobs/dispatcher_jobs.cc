@@ -31,6 +31,7 @@ schedule::Job Dispatcher::job_of(const Live& live) const {
   const bool asks = zoned != zoned_.end() && zoned->second;
   auto job = to_job(live.record, rules_, asks ? parts_.zone(live.record.where) : "", parts_.guess(live.record));
   job.held = live.held;
+  if (bursts_ && !live.in_need) job.where.labels_refused[std::string(kBurstLabel)] = "yes";
   return job;
 }
 
@@ -76,6 +77,7 @@ void Dispatcher::apply(Live& live, const Event& event) {
   if (record.life.phase != was || record.life.why != why)
     change.transitions.push_back({0, now_.count(), record.life.epoch, record.life.phase, record.life.why});
   if (made.spent) {
+    made.spent->cost = cost_of(record, *made.spent);
     const auto seconds = static_cast<double>(made.spent->ended_us - made.spent->started_us) / 1e6;
     std::int64_t tasks = 0;
     for (const auto& place : made.spent->places) tasks += place.tasks;
@@ -101,6 +103,8 @@ void Dispatcher::follow(Live& live, Phase was, bool was_stopping) {
       probe_.wait_seconds.Observe(static_cast<double>(life.placed_us - live.record.submitted_us) / 1e6);
   }
   if (is_placed(was) && !is_placed(life.phase)) {
+    live.cpu.reset();
+    live.idle_from = kNever;
     placed_.erase(id);
     live.acknowledged = false;
     live.start_again = live.stop_again = kNever;

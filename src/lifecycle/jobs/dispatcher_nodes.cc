@@ -21,6 +21,10 @@ void roomy(schedule::Node& node) {
   node.capacity.disk_bytes += kPlenty;
 }
 
+bool has_burst(const Rules& rules) {
+  return std::any_of(rules.pools.begin(), rules.pools.end(), [](const auto& pool) { return pool.second.burst; });
+}
+
 std::string owner_of(const schedule::Node& node) {
   const auto found = node.labels.find(std::string(kExecutorLabel));
   return found == node.labels.end() ? "" : found->second;
@@ -35,6 +39,8 @@ void Dispatcher::take(NodesSeen&& news) {
 
 void Dispatcher::take(RulesChanged&&) {
   rules_ = parts_.rules();
+  bursts_ = has_burst(rules_);
+  pools_due_ = Micros(0);
   set_queues();
   refresh_jobs();
   set_queues();
@@ -64,6 +70,10 @@ void Dispatcher::refresh_nodes(const std::string& executor) {
   std::set<std::string> there;
   for (const auto& seen : nodes_[executor]) {
     auto node = to_node(seen, executor, rules_);
+    if (!node.up)
+      pools_.left(node.name);
+    else if (pools_.is_leaving(node.name))
+      node.up = false;
     if (restoring_) roomy(node);
     zoned |= !node.zone.empty();
     if (const auto known = state_.node(node.name); known >= 0) {
@@ -82,7 +92,9 @@ void Dispatcher::refresh_nodes(const std::string& executor) {
   }
   for (std::size_t i = 0; i < state_.nodes().size(); ++i) {
     const auto& node = state_.nodes()[i];
-    if (node.up && owner_of(node) == executor && !there.contains(node.name)) state_.set_up(static_cast<int>(i), false);
+    if (owner_of(node) != executor || there.contains(node.name)) continue;
+    pools_.left(node.name);
+    if (node.up) state_.set_up(static_cast<int>(i), false);
   }
   plan_due_ = true;
   if (auto& was = zoned_[executor]; was != zoned) {
@@ -217,6 +229,9 @@ void Dispatcher::load() {
   state_ = schedule::State(options_.rules);
   zoned_.clear();
   rules_ = parts_.rules();
+  bursts_ = has_burst(rules_);
+  pools_.load(book_.pools());
+  orders_.clear();
   restoring_ = true;
   set_queues();
   for (const auto& entry : nodes_) refresh_nodes(entry.first);

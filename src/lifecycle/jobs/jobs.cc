@@ -2,16 +2,21 @@
 #include "lifecycle/jobs/jobs.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "foundation/base/log.h"
+#include "lifecycle/jobs/hooks.h"
+#include "lifecycle/jobs/keep_rules.h"
 
 namespace falaj::jobs {
 namespace {
 
 constexpr sys::Micros kRestAfterFailure = std::chrono::seconds(1), kLogLook = std::chrono::milliseconds(50);
+constexpr sys::Micros kDeadlineAsked = std::chrono::seconds(2);  // at most, of the dispatcher by who submits
+constexpr std::size_t kDeadlinesAsked = 32;                      // of one call
 constexpr int kKeepTries = 6;
 constexpr sys::Micros kLeftoversKept = std::chrono::hours(24 * 7);
 
@@ -52,16 +57,42 @@ std::string in_words(const schedule::Wait& wait) {
   return std::string(schedule::name_of(wait.reason));
 }
 
+LaunchOptions with_secrets(LaunchOptions options, const Secrets& secrets) {
+  options.reveal = [&secrets](const Where& where, const std::string& name) { return secrets.reveal(where, name); };
+  return options;
+}
+
+UsedSeen used_by(const std::string& name, execute::Executor& of, const std::vector<execute::Report>& reports) {
+  UsedSeen out{name, {}};
+  for (const auto& report : reports) {
+    if (report.phase != execute::Phase::running) continue;
+    try {
+      if (const auto used = of.used(report.attempt)) out.cpu.emplace_back(report.attempt, used->cpu);
+    } catch (const Error&) {  // it has ended, or the executor is away: nothing is lost by not knowing
+      break;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 // Carries out on threads of its own what the dispatcher decided.
 class Jobs::LiveHands final : public Hands {
  public:
   LiveHands(Jobs& jobs, const JobsOptions& options)
-      : jobs_(jobs), starters_(options.starters), keepers_(options.keepers), talkers_(2) {}
+      : jobs_(jobs),
+        hooks_(options.hooks_directory.empty()
+                   ? std::filesystem::path(options.launch.directory).parent_path().string() + "/hooks"
+                   : options.hooks_directory),
+        starters_(options.starters),
+        keepers_(options.keepers),
+        talkers_(2),
+        scalers_(1) {}
   void stop_all() {
     starters_.stop();
     talkers_.stop();
+    scalers_.stop();
     keepers_.stop();
   }
 
@@ -87,7 +118,10 @@ class Jobs::LiveHands final : public Hands {
     talk("stop", [this, executor, attempt, grace] { jobs_.executor(executor).stop(attempt, grace); });
   }
   void forget(const std::string& executor, const std::string& attempt) override {
-    talk("forget", [this, executor, attempt] { jobs_.executor(executor).forget(attempt); });
+    talk("forget", [this, executor, attempt] {
+      jobs_.launches_.ended(executor, attempt);
+      jobs_.executor(executor).forget(attempt);
+    });
   }
   void keep(const Record& record) override {
     keepers_.give([this, record] {
@@ -120,6 +154,18 @@ class Jobs::LiveHands final : public Hands {
     });
   }
 
+  void scale(const PoolOrder& order) override {
+    scalers_.give([this, order] {
+      Scaled news{order, ""};
+      try {
+        run_hook(hooks_, order, [this] { return jobs_.stopping(); });
+      } catch (const std::exception& e) {
+        news.problem = e.what();
+      }
+      jobs_.dispatcher_->tell(std::move(news));
+    });
+  }
+
  private:
   // What fails is asked for again: stops by the dispatcher, forgetting when it is reported the next time.
   void talk(std::string_view what, std::function<void()> work) {
@@ -133,7 +179,8 @@ class Jobs::LiveHands final : public Hands {
   }
 
   Jobs& jobs_;
-  Workers starters_, keepers_, talkers_;
+  const std::string hooks_;
+  Workers starters_, keepers_, talkers_, scalers_;
 };
 
 Jobs::Jobs(Parts parts, Executors executors, JobsOptions options)
@@ -142,7 +189,9 @@ Jobs::Jobs(Parts parts, Executors executors, JobsOptions options)
       options_(std::move(options)),
       ids_(parts_.clock, parts_.random),
       store_(parts_.database),
-      launches_({parts_.database, parts_.directory, parts_.vault, parts_.track, parts_.clock}, options_.launch) {
+      secrets_(parts_.database, options_.secrets_key, parts_.clock),
+      launches_({parts_.database, parts_.directory, parts_.vault, parts_.track, parts_.clock},
+                with_secrets(options_.launch, secrets_)) {
   CHECK(!executors_.empty(), "jobs need somewhere to run");
   hands_ = std::make_unique<LiveHands>(*this, options_);
   Dispatcher::Parts to{store_,
@@ -218,17 +267,19 @@ void Jobs::remember() {
   }
   const auto past = store_.ran(kRemembered);
   Lock lock(mu_);
-  for (const auto& one : past)
+  for (const auto& one : past) {
+    ran_.insert({one.owner, one.name});
     predictor_.learn({one.owner, one.name, static_cast<int>(one.tasks),
                       one.time_limit_us > 0 ? schedule::Micros(one.time_limit_us) : schedule::kNever},
                      schedule::Micros(one.ran_us));
+  }
   remembered_ = true;
 }
 
 void Jobs::watch(const std::string& name) {
   auto& of = executor(name);
   std::uint64_t seen = 0;
-  sys::Micros nodes_due{0};
+  sys::Micros nodes_due{0}, usage_due = parts_.clock.now() + options_.usage_every;
   bool silent = false;
   while (!stopping()) {
     try {
@@ -236,7 +287,12 @@ void Jobs::watch(const std::string& name) {
         dispatcher_->tell(NodesSeen{name, of.nodes()});
         nodes_due = parts_.clock.now() + options_.nodes_every;
       }
-      dispatcher_->tell(Seen{name, of.poll(seen, options_.poll_wait)});
+      auto reports = of.poll(seen, options_.poll_wait);
+      if (parts_.clock.now() >= usage_due) {
+        dispatcher_->tell(used_by(name, of, reports));
+        usage_due = parts_.clock.now() + options_.usage_every;
+      }
+      dispatcher_->tell(Seen{name, std::move(reports)});
       if (silent) log::info("executor_answers", {{"executor", name}});
       silent = false;
     } catch (const Error& e) {
@@ -308,7 +364,9 @@ schedule::Guess Jobs::guess(const Record& record) {
 
 void Jobs::learn(const Record& record, const Spent& spent) {
   if (spent.reason == "node_lost" || spent.reason == "stopped" || spent.reason == "not_started") return;
+  constexpr std::size_t kRanMax = 100'000;
   Lock lock(mu_);
+  if (ran_.size() < kRanMax) ran_.insert({record.owner, record.name});
   predictor_.learn(facts_of(record), schedule::Micros(spent.ended_us - spent.started_us));
 }
 
@@ -328,18 +386,44 @@ void Jobs::check_new(const Where& where, const NewJob& job, const Rules& rules, 
     if (!users.empty() && std::find(users.begin(), users.end(), where.tenant.str()) == users.end())
       faults.push_back({"spec.executor", fmt::format("'{}' is not for this tenant", elsewhere->first)});
   }
-  const auto now = parts_.clock.wall().count();
-  if (const auto deadline = parse_time(job.spec.deadline)) {
-    const auto begins = std::max(now, parse_time(job.spec.not_before).value_or(0));
-    if (begins + job.spec.expected_us > *deadline)
-      faults.push_back({"spec.deadline", fmt::format("cannot be met: the earliest it can be done is {}",
-                                                     format_time(begins + job.spec.expected_us))});
-  }
+  for (const auto& [variable, secret] : job.spec.secrets)
+    if (faults.empty() && !secrets_.has(where, secret))
+      faults.push_back({"spec.secrets." + variable, fmt::format("no secret '{}' in this project", secret)});
   for (const auto& [list, at] :
        {std::pair(&job.spec.after.ok, "spec.after.ok"), {&job.spec.after.any, "spec.after.any"}})
     for (std::size_t i = 0; i < list->size(); ++i)
       if (faults.empty() && !store_.is_in(where, (*list)[i]))
         faults.push_back({fmt::format("{}[{}]", at, i), fmt::format("no job {} in this project", (*list)[i])});
+}
+
+// Refuses what cannot be done in time even if it were the next in line. What nobody can tell is let in: a node may
+// come, and what has no time limit may end.
+void Jobs::check_deadline(const Where& where, const std::string& owner, const NewJob& job, const Rules& rules,
+                          Faults& faults) {
+  const auto deadline = parse_time(job.spec.deadline).value_or(0);
+  const auto now = parts_.clock.wall().count();
+  auto begins = std::max(now, parse_time(job.spec.not_before).value_or(0));
+  auto lasts = job.spec.expected_us;
+  const auto known_class =
+      rules.classes.find(job.spec.priority_class.empty() ? rules.default_class : job.spec.priority_class);
+  const bool displaces = known_class != rules.classes.end() && known_class->second.preempts;
+  if (begins + lasts <= deadline && !displaces) {
+    Record record;
+    record.id = ids_.next<schedule::JobTag>();
+    record.where = where;
+    record.name = job.name;
+    record.owner = owner;
+    record.submitted_us = now;
+    record.spec = std::make_shared<const JobSpec>(job.spec);
+    if (const auto could = dispatcher_->earliest(record, kDeadlineAsked)) {
+      begins = std::max(begins, could->p50.count());
+      Lock lock(mu_);
+      if (lasts == 0 && ran_.contains({owner, job.name})) lasts = could->p90.count();
+    }
+  }
+  if (begins + lasts > deadline)
+    faults.push_back({"spec.deadline",
+                      fmt::format("cannot be met: the earliest it can be done is {}", format_time(begins + lasts))});
 }
 
 std::vector<Record> Jobs::prepare(const Where& where, const std::string& owner, std::vector<NewJob> jobs,
@@ -352,6 +436,9 @@ std::vector<Record> Jobs::prepare(const Where& where, const std::string& owner, 
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     Faults own;
     check_new(where, jobs[i], *rules, own);
+    // Each asks the dispatcher: of many, what the first could not do is enough to know.
+    if (own.empty() && i < kDeadlinesAsked && !jobs[i].spec.deadline.empty())
+      check_deadline(where, owner, jobs[i], *rules, own);
     for (auto& fault : own) faults.push_back({place_of(i, fault.where), std::move(fault.what)});
     many += jobs[i].spec.array ? static_cast<std::size_t>(jobs[i].spec.array->count) : 1;
   }
@@ -492,6 +579,42 @@ void Jobs::upkeep() {
   std::set<JobId> live;
   for (const auto& record : store_.live()) live.insert(record.id);
   launches_.sweep([&](JobId id) { return live.contains(id); }, (parts_.clock.wall() - kLeftoversKept).count());
+  retain();
+}
+
+std::size_t Jobs::retain() {
+  constexpr std::size_t kAtOnce = 500;
+  std::set<std::string> needed;  // by jobs that wait for them
+  for (const auto& record : store_.live())
+    for (const auto* list : {&record.spec->after.ok, &record.spec->after.any})
+      needed.insert(list->begin(), list->end());
+  const auto snapshot = parts_.directory.snapshot();
+  const auto now = parts_.clock.wall().count();
+  std::size_t gone = 0;
+  for (const auto& [where, rules] : keep_rules(parts_.resources, *snapshot)) {
+    const sql::Act act{"system/retention", "job.delete", where.scope().str(), ""};
+    for (std::string after; !stopping();) {
+      const auto page = store_.ended(where, after, kAtOnce);
+      std::vector<Record> due;
+      for (const auto& record : page)
+        if (is_due(rules, record, now) && !needed.contains(record.id.str()) && !needed.contains(record.array))
+          due.push_back(record);
+      gone += store_.remove(due, act);
+      for (const auto& record : due) drop_logs(record);
+      if (page.size() < kAtOnce) break;
+      after = page.back().id.str();
+    }
+  }
+  return gone;
+}
+
+void Jobs::drop_logs(const Record& record) {
+  try {
+    for (std::int64_t epoch = 1; epoch <= record.life.epoch; ++epoch)
+      executor(record.life.executor).drop_logs(attempt_name(record.id, epoch));
+  } catch (const Error& e) {
+    if (e.code() != Code::not_found) log::warn("logs_not_dropped", {{"job", record.id.str()}, {"why", e.what()}});
+  }
 }
 
 }  // namespace falaj::jobs

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "foundation/sys/random.h"
 #include "lifecycle/jobs/dispatcher.h"
 #include "lifecycle/jobs/launches.h"
+#include "lifecycle/jobs/secrets.h"
 #include "lifecycle/jobs/workers.h"
 #include "lifecycle/schedule/predict.h"
 
@@ -26,6 +28,9 @@ struct JobsOptions {
   std::size_t live_max = 1'000'000;  // jobs that have not ended
   sys::Micros poll_wait = std::chrono::seconds(1);
   sys::Micros nodes_every = std::chrono::seconds(5);
+  std::shared_ptr<const crypto::Key> secrets_key;  // seals secrets; none = there are none
+  sys::Micros usage_every = std::chrono::minutes(1);
+  std::string hooks_directory;  // of programs that node pools name; "" = `hooks` beside the directories of jobs
 };
 
 struct Explanation {
@@ -52,7 +57,7 @@ struct NodeView {
 // Jobs, from their submission to what is left of them. Thread-safe.
 class Jobs {
  public:
-  static std::span<const sql::Migration> migrations() { return Store::migrations(); }
+  static std::span<const sql::Migration> migrations() { return Store::migrations(); }  // and those of Secrets
   struct Parts {
     sql::Database& database;
     resource::Resources& resources;
@@ -78,6 +83,8 @@ class Jobs {
   void insert(sql::Writer& writer, const std::vector<Record>& records);
   void wish(sql::Writer& writer, const Where& where, const Wish& wish);  // throws not_found
 
+  Secrets& secrets() { return secrets_; }
+
   // ---- looking
   Record job(const Where& where, JobId id) { return store_.job(where, id); }
   std::vector<Record> list(const Where& where, const ListJobs& which) { return store_.list(where, which); }
@@ -85,15 +92,24 @@ class Jobs {
   std::vector<Usage> usage(const iam::Scope& scope, UsageBy by, std::int64_t from_us, std::int64_t until_us) {
     return store_.usage(scope, by, from_us, until_us);
   }
+  std::vector<PastJob> past(const iam::Scope& scope, std::int64_t from_us, std::int64_t until_us,
+                            const std::string& after, std::size_t limit) {
+    return store_.past(scope, from_us, until_us, after, limit);
+  }
   Explanation explain(const Record& record);
   std::vector<QueueView> queues(const std::string& tenant);
   std::vector<NodeView> nodes();
+  std::vector<PoolView> pools() { return dispatcher_->outlook()->pools; }
+  std::vector<PoolEvent> pool_events(const std::string& pool, std::size_t limit) {
+    return store_.pool_events(pool, limit);
+  }
   // Of an attempt (0 = the newest), waiting up to `wait` for more than `offset`.
   execute::LogPage logs(const Where& where, JobId id, std::int64_t epoch, int rank, std::int64_t offset,
                         std::int64_t bytes_max, sys::Micros wait);
 
-  // Now and then: drops what ended jobs left behind long ago.
+  // Now and then: drops what ended jobs left behind long ago, and jobs that a RetentionPolicy keeps no longer.
   void upkeep();
+  std::size_t retain();  // the latter alone; how many went
 
  private:
   class LiveHands;
@@ -103,12 +119,15 @@ class Jobs {
   void hand_over(const Record& record, execute::Launch& launch);
   std::shared_ptr<const Rules> rules() EXCLUDES(mu_);
   void check_new(const Where& where, const NewJob& job, const Rules& rules, Faults& faults);
+  void check_deadline(const Where& where, const std::string& owner, const NewJob& job, const Rules& rules,
+                      Faults& faults) EXCLUDES(mu_);
   std::string zone_of(const Where& where) const;
   std::vector<std::pair<std::string, std::int64_t>> quotas(const Where& where) const;
   schedule::Guess guess(const Record& record) EXCLUDES(mu_);
   void learn(const Record& record, const Spent& spent) EXCLUDES(mu_);
   bool stopping() const { return stopping_.load(); }
   void rest(sys::Micros span) EXCLUDES(mu_);
+  void drop_logs(const Record& record);
   void remember() EXCLUDES(mu_);
 
   const Parts parts_;
@@ -116,6 +135,7 @@ class Jobs {
   const JobsOptions options_;
   sys::Ids ids_;
   Store store_;
+  Secrets secrets_;
   Launches launches_;
   std::unique_ptr<LiveHands> hands_;
   std::unique_ptr<Dispatcher> dispatcher_;
@@ -125,6 +145,7 @@ class Jobs {
   Mutex mu_;  // guards everything below
   std::condition_variable stop_asked_;
   schedule::Predictor predictor_ GUARDED_BY(mu_);
+  std::set<std::pair<std::string, std::string>> ran_ GUARDED_BY(mu_);  // owners and names of whose run times we know
   bool remembered_ GUARDED_BY(mu_) = false;
   std::shared_ptr<const Rules> rules_ GUARDED_BY(mu_);  // null = read anew for the next who asks
 };

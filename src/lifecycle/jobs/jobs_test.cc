@@ -24,8 +24,8 @@ using std::chrono::seconds;
 class JobsTest : public testing::Test {
  protected:
   JobsTest() : base("sqlite"), registry(job_kinds(bell)) {
-    for (const auto& module :
-         {track::Track::migrations(), resource::Resources::migrations(), Jobs::migrations(), Schedules::migrations()})
+    for (const auto& module : {track::Track::migrations(), resource::Resources::migrations(), Jobs::migrations(),
+                               Schedules::migrations(), Secrets::migrations()})
       base.database->migrate(module);
     resources = std::make_unique<resource::Resources>(*base.database, registry, base.clock);
     track = std::make_unique<track::Track>(*base.database, *base.directory, base.clock, base.random, *base.metrics);
@@ -142,7 +142,10 @@ TEST_F(JobsTest, InputsAreStagedAndTheTokenIsOfTheOwnerAndRevoked) {
   base.put(kFlights, "data/rows.csv", "a,b\n1,2\n");
   executor->run_for(seconds(1000), seconds(1000));
   JobSpec spec;
-  spec.inputs = {{"rows", "", "", "data/rows.csv"}};
+  InputSpec rows;
+  rows.name = "rows";
+  rows.blob = "data/rows.csv";
+  spec.inputs = {rows};
   spec.network = "host";
   const auto id = submit(spec, "user/acme/ada")[0].id;
   after(id, runs, false);
@@ -180,6 +183,96 @@ TEST_F(JobsTest, AQuotaHoldsJobsBack) {
   EXPECT_EQ(executor->running(), 2u);
   base.clock.advance(seconds(1001));
   for (const auto& record : records) EXPECT_EQ(after(record.id, over).life.phase, Phase::succeeded);
+}
+
+TEST_F(JobsTest, AHookBringsANodeForAJobThatNoneHolds) {
+  fs::create_directories(dir / "hooks");
+  const auto hook = dir / "hooks/more";
+  std::ofstream(hook) << "#!/bin/sh\necho \"$@\" >>asked\n";
+  fs::permissions(hook, fs::perms::owner_all);
+  const auto apply = [&](const std::string& yaml) {
+    resources->apply(base.act("resource.apply"), resource::read_documents("pools", yaml),
+                     [](std::string_view, const iam::Scope&) { return std::nullopt; });
+  };
+  apply(
+      "{apiVersion: falaj/v1, kind: NodePool, metadata: {name: cloud}, spec: {nodes: ['c*'], scaling: hooks, max: 2,"
+      " costPerHour: 36, idleAfter: 1m, steadyFor: 0s, shape: {cpus: 8, memory: 8GiB}, hooks: {up: more, down: "
+      "more}}}");
+  JobSpec spec;
+  spec.cpus = 8;  // n1 has four
+  const auto id = submit(spec)[0].id;
+  const auto asked = [&] {
+    std::ifstream in(dir / "hooks/asked");
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const auto await = [&](const std::function<bool()>& holds) {
+    for (const auto until = real.now() + kPatience; !holds() && real.now() < until;)
+      base.clock.advance(milliseconds(100));
+    return holds();
+  };
+  ASSERT_TRUE(await([&] { return !asked().empty(); }));
+  EXPECT_EQ(asked(), "cloud 1\n");
+  execute::Node node;
+  node.name = "c1";
+  node.cpu_millis = 8000;
+  node.memory_bytes = std::int64_t{8} << 30;
+  executor->add_node(node);
+  EXPECT_EQ(after(id, over).life.phase, Phase::succeeded);
+  // It costs what it held, by the hour, and is given back when nobody needs it.
+  const auto used = jobs->usage(kFlights.scope(), UsageBy::job, 0, base.clock.wall().count());
+  ASSERT_EQ(used.size(), 1u);
+  EXPECT_NEAR(used[0].cost, 0.01 * used[0].cpu_allocated_seconds / 8, 1e-6);
+  EXPECT_GT(used[0].cost, 0);
+  ASSERT_TRUE(await([&] { return asked() == "cloud 1\ncloud c1\n"; })) << asked();
+  executor->remove_node("c1");
+  ASSERT_TRUE(await([&] {
+    const auto pools = jobs->pools();
+    return pools.size() == 1 && pools[0].up == 0 && pools[0].leaving == 0;
+  }));
+  EXPECT_GT(jobs->pools()[0].spent, 0);
+  std::vector<std::string> what;
+  for (const auto& event : jobs->pool_events("cloud", 10)) what.push_back(event.what);
+  EXPECT_EQ(what, (std::vector<std::string>{"returned", "returning", "came", "asked"}));
+  EXPECT_TRUE(executor->violations().empty());
+}
+
+TEST_F(JobsTest, AJobThatHoldsProcessorsAndDoesNothingIsToldOf) {
+  executor->run_for(seconds(100'000), seconds(100'000));
+  executor->set_busy(0.01);
+  const auto id = submit({})[0].id;
+  const auto idle = after(id, [](const Record& record) { return record.life.idle_since_us > 0; });
+  EXPECT_EQ(idle.life.phase, Phase::running);
+  EXPECT_NE(idle.life.why.find("uses 1.0 % of the 1 processors it holds"), std::string::npos) << idle.life.why;
+  after(
+      id, [&](const Record&) { return base.metrics->render().find("falaj_jobs_idle 1") != std::string::npos; }, false);
+  executor->set_busy(1);
+  EXPECT_EQ(after(id, [](const Record& record) { return record.life.idle_since_us == 0; }).life.why,
+            "uses its processors again");
+}
+
+TEST_F(JobsTest, ADeadlineThatCannotBeMetIsRefusedWithTheEarliestThatCan) {
+  executor->run_for(seconds(1000), seconds(1000));
+  JobSpec whole;
+  whole.cpus = 4;
+  whole.time_limit_us = 3600 * kSecondUs;
+  const auto id = submit(whole)[0].id;
+  const auto running = after(id, runs, false);
+  JobSpec due;
+  due.expected_us = 60 * kSecondUs;
+  const auto in = [&](std::int64_t span_s) { return format_time(base.clock.wall().count() + span_s * kSecondUs); };
+  due.deadline = in(3000);  // the node is free in an hour at the latest
+  try {
+    submit(due);
+    ADD_FAILURE() << "it was let in";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::invalid);
+    const auto free = running.life.started_us + (3600 + 30) * kSecondUs;  // with its grace
+    EXPECT_NE(std::string(e.what()).find("the earliest it can be done is " + format_time(free + due.expected_us)),
+              std::string::npos)
+        << e.what();
+  }
+  due.deadline = in(4000);
+  EXPECT_EQ(submit(due).size(), 1u);
 }
 
 TEST(Due, OnlyTheNewestOfTheTimesThatPassedCounts) {

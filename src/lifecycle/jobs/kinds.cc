@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lifecycle/jobs/kinds.h"
 
+#include <algorithm>
 #include <set>
 
 #include <fmt/format.h>
@@ -44,6 +45,18 @@ void check_queue(const World& world, const Metadata& metadata, const QueueSpec& 
     at.name = key.name;
     parent = of.parent;
   }
+}
+
+void check_pool(const World&, const Metadata&, const NodePoolSpec& spec, Faults& faults) {
+  const bool scaled = spec.scaling != "fixed";
+  if (scaled && spec.nodes_max < std::max<std::int64_t>(spec.nodes_min, 1))
+    faults.push_back({"spec.max", "must be at least 1, and at least spec.min"});
+  if (!scaled && (spec.nodes_min > 0 || spec.nodes_max > 0))
+    faults.push_back({"spec.scaling", "fixed nodes neither come nor go: spec.min and spec.max need hooks or slurm"});
+  if ((spec.scaling == "hooks") != spec.hooks.has_value())
+    faults.push_back({"spec.hooks", "required with scaling: hooks, and only there"});
+  if (spec.scaling == "hooks" && !spec.shape)
+    faults.push_back({"spec.shape", "required with scaling: hooks: what a node that is not there yet will have"});
 }
 
 std::vector<Reference> above_queue(const World& world, const Metadata& metadata, const QueueSpec& spec) {
@@ -92,7 +105,7 @@ std::vector<resource::Kind> job_kinds(std::shared_ptr<Bell> bell) {
                                       "nodepools",
                                       "Nodes of one sort: where they are and what they cost.",
                                       {.platform = true},
-                                      {},
+                                      check_pool,
                                       [](const World&, const Metadata&, const NodePoolSpec& spec) {
                                         if (spec.zone.empty()) return std::vector<Reference>{};
                                         return std::vector<Reference>{{{"Zone", "", "", spec.zone}, "spec.zone"}};

@@ -33,15 +33,40 @@ struct PriorityClassSpec {
   bool preempts = false;
   bool is_default = false;
   std::vector<std::string> tenants;
+  std::int64_t preempt_cooldown_us = 600'000'000;  // one that was stopped for another is left alone for so long
+  std::int64_t preemptions_max = 3;                // and stopped so often at most
 };
 
-// What nodes are called, where they are and what they cost.
+// What a node that is not there yet will have.
+struct NodeShapeSpec {
+  double cpus = 1;
+  std::int64_t memory_bytes = std::int64_t{1} << 30, disk_bytes = 0, gpus = 0;
+  std::string gpu_type;
+};
+
+// Programs in the directory `hooks` of the server's data.
+struct PoolHooksSpec {
+  std::string up, down;
+  std::int64_t time_limit_us = 300 * kSecondUs;
+};
+
+// What nodes are called, where they are and what they cost; and, when they come and go, how they are had.
 struct NodePoolSpec {
   std::vector<std::string> nodes;  // globs
   std::string zone;
   std::map<std::string, std::string> labels;
   double cost_per_hour = 0;  // of one node
+  std::string scaling = "fixed";
+  std::int64_t nodes_min = 0, nodes_max = 0;
+  std::int64_t warm_up_us = 120 * kSecondUs;
+  std::optional<std::int64_t> wait_target_us, idle_after_us, steady_for_us;
+  double spend_max = 0;  // in a day
+  bool burst = false;
+  std::string executor;
+  std::optional<NodeShapeSpec> shape;
+  std::optional<PoolHooksSpec> hooks;
 };
+inline constexpr std::string_view kScalings[] = {"fixed", "hooks", "slurm"};
 
 struct ScheduleSpec {
   std::string cron;
@@ -99,13 +124,44 @@ template <>
 struct Shape<jobs::PriorityClassSpec> {
   using T = jobs::PriorityClassSpec;
   static constexpr std::string_view name = "PriorityClassSpec";
-  static constexpr auto fields =
-      std::make_tuple(field("value", &T::value, "Higher goes first.").required().range(-1'000'000, 1'000'000),
-                      field("preempts", &T::preempts, "Its jobs may stop preemptible ones of lower value."),
-                      field("default", &T::is_default, "Of jobs that name none."),
-                      field("tenants", &T::tenants, "Who may use it; everybody when absent.")
-                          .length(0, 1000)
-                          .text({is_name, kNameRule}));
+  static constexpr auto fields = std::make_tuple(
+      field("value", &T::value, "Higher goes first.").required().range(-1'000'000, 1'000'000),
+      field("preempts", &T::preempts, "Its jobs may stop preemptible ones of lower value."),
+      field("default", &T::is_default, "Of jobs that name none."),
+      field("preemptCooldown", &T::preempt_cooldown_us,
+            "A job of it that was stopped for another is left alone for so long.")
+          .duration()
+          .range(0, jobs::kYearUs),
+      field("preemptionsMax", &T::preemptions_max, "A job of it is stopped for others at most so often.")
+          .range(0, 1'000'000),
+      field("tenants", &T::tenants, "Who may use it; everybody when absent.")
+          .length(0, 1000)
+          .text({is_name, kNameRule}));
+};
+template <>
+struct Shape<jobs::NodeShapeSpec> {
+  using T = jobs::NodeShapeSpec;
+  static constexpr std::string_view name = "NodeShapeSpec";
+  static constexpr auto fields = std::make_tuple(
+      field("cpus", &T::cpus, "Processors.").required().range(0, 100'000),
+      field("memory", &T::memory_bytes, "Memory.").required().bytes().range(0, std::int64_t{1} << 50),
+      field("disk", &T::disk_bytes, "Disk.").bytes().range(0, std::int64_t{1} << 60),
+      field("gpus", &T::gpus, "GPUs.").range(0, 16), field("gpuType", &T::gpu_type, "Their type.").length(0, 64));
+};
+template <>
+struct Shape<jobs::PoolHooksSpec> {
+  using T = jobs::PoolHooksSpec;
+  static constexpr std::string_view name = "PoolHooksSpec";
+  static constexpr auto fields = std::make_tuple(
+      field("up", &T::up, "Called as `up POOL COUNT` for more nodes; a file in the server's directory `hooks`.")
+          .required()
+          .text({is_name, kNameRule}),
+      field("down", &T::down, "Called as `down POOL NODE...` to give nodes back.")
+          .required()
+          .text({is_name, kNameRule}),
+      field("timeLimit", &T::time_limit_us, "It is killed when it takes longer.")
+          .duration()
+          .range(jobs::kSecondUs, 3600 * jobs::kSecondUs));
 };
 template <>
 struct Shape<jobs::NodePoolSpec> {
@@ -115,7 +171,30 @@ struct Shape<jobs::NodePoolSpec> {
       field("nodes", &T::nodes, "Names of its nodes; '*' stands for anything.").required().length(1, 1000),
       field("zone", &T::zone, "Where they are.").text({is_name, kNameRule}),
       field("labels", &T::labels, "Added to those the nodes have.").length(0, 64),
-      field("costPerHour", &T::cost_per_hour, "Of one node.").range(0, 1'000'000));
+      field("costPerHour", &T::cost_per_hour, "Of one node.").range(0, 1'000'000),
+      field("scaling", &T::scaling,
+            "fixed: its nodes are there; hooks: programs make and remove them; slurm: Slurm's power saving does.")
+          .one_of(jobs::kScalings),
+      field("min", &T::nodes_min, "Never fewer nodes.").range(0, 100'000),
+      field("max", &T::nodes_max, "Never more nodes.").range(0, 100'000),
+      field("warmUp", &T::warm_up_us, "Between asking for a node and its taking jobs.")
+          .duration()
+          .range(0, 86'400 * jobs::kSecondUs),
+      field("waitTarget", &T::wait_target_us, "Nodes are asked for when a job would wait longer; 10m when absent.")
+          .duration()
+          .range(0, jobs::kYearUs),
+      field("idleAfter", &T::idle_after_us, "A node that did nothing for so long is given back; 15m when absent.")
+          .duration()
+          .range(0, jobs::kYearUs),
+      field("steadyFor", &T::steady_for_us, "After a change nothing is given back for so long; 5m when absent.")
+          .duration()
+          .range(0, jobs::kYearUs),
+      field("spendMax", &T::spend_max, "No more nodes are asked for when a day would cost more; 0 = no cap.")
+          .range(0, 1'000'000'000),
+      field("burst", &T::burst, "Only jobs that would wait too long or miss their deadline elsewhere may use it."),
+      field("executor", &T::executor, "Whose nodes they are; the server's first when absent.").length(0, 63),
+      field("shape", &T::shape, "What one node has; learned from those there are when absent."),
+      field("hooks", &T::hooks, "Of scaling: hooks."));
 };
 template <>
 struct Shape<jobs::ScheduleSpec> {

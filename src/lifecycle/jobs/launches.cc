@@ -174,6 +174,29 @@ std::string Launches::token_of(const Record& record) {
   return issued.text;
 }
 
+void Launches::ended(const std::string& executor, const std::string& attempt) {
+  const auto name = parse_attempt(attempt);
+  if (!name) return;
+  const auto other = options_.elsewhere.find(executor);
+  const auto at =
+      fmt::format("{}/{}/secret", other == options_.elsewhere.end() ? options_.directory : other->second.directory,
+                  name->job.str());
+  if (!fs::exists(at)) return;
+  auto files = sys::open_files(at);
+  const auto file = fmt::format("{}.{}", kTokenFile, name->epoch);
+  if (!files->stat(file)) return;
+  const auto text = files->read_all(file, 4096);
+  if (const auto token = iam::parse_credential(iam::CredentialKind::token, as_text(text))) {
+    try {
+      parts_.database.write({"system/jobs", "token.revoke", "/", ""},
+                            [&](sql::Writer& writer) { parts_.directory.revoke_token(writer, token->id); });
+    } catch (const Error& e) {
+      if (e.code() != Code::not_found) throw;
+    }
+  }
+  files->remove(file);
+}
+
 void Launches::revoke_token(const Record& record) {
   const auto at = home(record) + "/secret";
   if (!fs::exists(at)) return;
@@ -245,6 +268,10 @@ void Launches::add_environment(const Record& record, const Prepared& prepared, e
   env["HOME"] = launch.work_directory;
   env["LANG"] = "C.UTF-8";
   for (const auto& [key, value] : spec.environment) env[key] = value;
+  for (const auto& [key, name] : spec.secrets) {
+    if (!options_.reveal) throw Error(Code::invalid, "secrets: this server has none");
+    env[key] = options_.reveal(record.where, name);
+  }
   env["FALAJ_JOB_ID"] = record.id.str();
   env["FALAJ_JOB_NAME"] = record.name;
   env["FALAJ_ATTEMPT"] = std::to_string(record.life.epoch);

@@ -35,7 +35,8 @@ struct LaunchOptions {
   std::vector<std::string> images;   // directories of which jobs may use what is directly below
   std::function<std::string()> url;  // of this server, as jobs reach it
   StageDataset stage_dataset;
-  std::map<std::string, ElsewhereOptions> elsewhere;  // by executor
+  std::function<std::string(const Where&, const std::string&)> reveal;  // the value of a secret
+  std::map<std::string, ElsewhereOptions> elsewhere;                    // by executor
 };
 
 // What surrounds an attempt: its directories, what it reads, its token, its run; and what is kept of it afterwards.
@@ -62,6 +63,8 @@ class Launches {
     std::string run_id;  // "" = it has none
   };
   Prepared prepare(const Record& record);
+  // An attempt runs no more: what it could call us with is worth nothing from now on.
+  void ended(const std::string& executor, const std::string& attempt);
   void keep(const Record& record);  // its files and how it ended
   void tidy(const Record& record);  // a job that succeeded leaves nothing behind, another its checkpoint
   // Drops what jobs left that are not among these and whose directories have not changed since. How many.

@@ -73,7 +73,7 @@ class Step {
     l.places = placed.places;
     l.trial = placed.trial;
     l.placed_us = now_us_;
-    l.started_us = 0;
+    l.started_us = l.idle_since_us = 0;
     l.isolation.clear();
     l.external_id.clear();
     l.stop.clear();
@@ -135,6 +135,18 @@ class Step {
     if ((l.phase != Phase::running && l.phase != Phase::starting) || !l.stop.empty()) return;
     become(Phase::checkpointing, "stopped for " + displaced.in_favour_of);
     tell_to_stop(kStopPreempt, l.why);
+  }
+  void operator()(const Resized& resized) {
+    auto& l = life();
+    if (l.phase != Phase::running || !l.stop.empty() || l.trial) return;
+    become(Phase::checkpointing, fmt::format("stopped to go on with {} tasks", resized.tasks));
+    tell_to_stop(kStopResize, l.why);
+  }
+  void operator()(const Used& used) {
+    auto& l = life();
+    if (l.phase != Phase::running || l.idle_since_us == used.idle_since_us) return;
+    l.idle_since_us = used.idle_since_us;
+    become(Phase::running, used.why);
   }
   void operator()(const DeadlinePassed&) {
     auto& l = life();
@@ -221,7 +233,8 @@ class Step {
                        l.executor,
                        end.reason,
                        end.cpu_us,
-                       end.memory_peak_bytes};
+                       end.memory_peak_bytes,
+                       0};
     out_.effects.push_back(then);
     judge(ending, end);
   }
@@ -246,6 +259,10 @@ class Step {
         l.preemptions += 1;
         l.preempted_us = now_us_;
       }
+      return again(0, words);
+    }
+    if (l.stop == kStopResize) {
+      l.resizes += 1;
       return again(0, words);
     }
     if (l.stop == kStopRequeue) return again(0, words);

@@ -72,19 +72,21 @@ struct Life {
   std::int64_t failures = 0;                                 // attempts that count as retries
   std::int64_t losses = 0;                                   // attempts that a node took along
   std::int64_t preemptions = 0, preempted_us = 0;
-  bool trial = false;       // the newest attempt is in room promised to another
-  std::int64_t trials = 0;  // that had to go for it
+  std::int64_t resizes = 0;  // how often it was stopped to go on with more tasks
+  bool trial = false;        // the newest attempt is in room promised to another
+  std::int64_t trials = 0;   // that had to go for it
   std::int64_t checkpointed_us = 0;
-  std::int64_t hasty = 0;  // how often in a row it asked to be started again at once
-  std::string stop;        // why the attempt was told to stop; "" = it was not
-  std::string verdict;     // while finishing: what it will be
-  std::string why;         // the newest change, in words
+  std::int64_t idle_since_us = 0;  // it holds processors and hardly uses them since then; 0 = it does
+  std::int64_t hasty = 0;          // how often in a row it asked to be started again at once
+  std::string stop;                // why the attempt was told to stop; "" = it was not
+  std::string verdict;             // while finishing: what it will be
+  std::string why;                 // the newest change, in words
   std::optional<End> end;
   std::string run_id;
 };
 
 inline constexpr std::string_view kStopCancel = "cancel", kStopPreempt = "preempt", kStopRequeue = "requeue",
-                                  kStopDeadline = "deadline";
+                                  kStopResize = "resize", kStopDeadline = "deadline";
 
 // ---- what happens to it
 struct Released {};  // nothing but room keeps it any more
@@ -114,12 +116,19 @@ struct RequeueAsked {
 struct Displaced {
   std::string in_favour_of;
 };
+struct Resized {  // there is room for more of its tasks
+  std::int64_t tasks = 0;
+};
+struct Used {  // how far it uses what it holds was looked at
+  std::int64_t idle_since_us = 0;
+  std::string why;
+};
 struct DeadlinePassed {};
 struct Kept {  // what it left is kept; or why it could not be
   std::string problem;
 };
 using Event = std::variant<Released, Doomed, Placed, Acknowledged, Refused, Reported, CancelAsked, RequeueAsked,
-                           Displaced, DeadlinePassed, Kept>;
+                           Displaced, Resized, Used, DeadlinePassed, Kept>;
 
 // What must be done once the change is durable.
 enum class Effect {
@@ -136,6 +145,7 @@ struct Spent {
   std::vector<Place> places;
   std::string executor, reason;
   std::int64_t cpu_us = 0, memory_peak_bytes = 0;
+  double cost = 0;  // by what nodes of their pools cost; known to the dispatcher
 };
 
 struct Next {
@@ -208,9 +218,11 @@ struct Shape<jobs::Life> {
       field("losses", &T::losses, "Attempts lost with a node."),
       field("preemptions", &T::preemptions, "How often it was stopped for another."),
       field("preempted_us", &T::preempted_us, "When last."),
+      field("resizes", &T::resizes, "How often it was stopped to go on with more tasks."),
       field("trial", &T::trial, "It runs in room that is promised to another."),
       field("trials", &T::trials, "How often it had to go for that other."),
       field("checkpointed_us", &T::checkpointed_us, "What it did before then is safe."),
+      field("idle_since_us", &T::idle_since_us, "It hardly uses its processors since then; 0 = it does."),
       field("hasty", &T::hasty, "How often in a row it asked at once to be started again."),
       field("stop", &T::stop, "Why it was told to stop."), field("verdict", &T::verdict, "What it will be."),
       field("why", &T::why, "The newest change, in words."), field("end", &T::end, "How its last attempt ended."),

@@ -189,12 +189,22 @@ TEST(Life, BeginsAgainWhenAsked) {
   EXPECT_EQ(one.life.losses, 0);
 }
 
+TEST(Life, OneThatGrowsSavesAndStartsAgain) {
+  OneLife one;
+  one.runs().happens(Resized{4});
+  EXPECT_EQ(one.life.phase, Phase::checkpointing);
+  EXPECT_EQ(one.ends(execute::Reason::checkpointed, 75).life.phase, Phase::pending);
+  EXPECT_EQ(one.life.resizes, 1);
+  EXPECT_EQ(one.life.hasty, 0);
+  EXPECT_EQ(one.life.not_before_us, 0);
+}
+
 TEST(Life, WhatDoesNotConcernItChangesNothing) {
   OneLife ended;
   ended.runs().ends(execute::Reason::finished);
   for (const Event& event :
        std::vector<Event>{Released{}, Doomed{"x"}, Placed{}, Acknowledged{"r"}, Refused{"x"}, Reported{},
-                          CancelAsked{"x"}, Displaced{"x"}, DeadlinePassed{}, Kept{}}) {
+                          CancelAsked{"x"}, Displaced{"x"}, Resized{2}, DeadlinePassed{}, Kept{}}) {
     const auto made = next(ended.spec, ended.life, event, kNow + 1);
     EXPECT_FALSE(made.changed) << event.index();
     EXPECT_TRUE(made.effects.empty()) << event.index();

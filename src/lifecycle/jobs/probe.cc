@@ -8,6 +8,17 @@ Counter& ended(Metrics& metrics, const char* how) {
   return metrics.counter("falaj_jobs_ended_total", "Jobs that have ended, by how.", {{"how", how}});
 }
 
+Gauge& utilisation(Metrics& metrics, const char* resource) {
+  return metrics.gauge("falaj_jobs_utilisation_ratio", "Part of what nodes that are up have that jobs hold.",
+                       {{"resource", resource}});
+}
+
+Gauge& fragmentation(Metrics& metrics, const char* resource) {
+  return metrics.gauge("falaj_jobs_fragmentation_ratio",
+                       "Part of what is free that lies on nodes which are partly in use: room for small jobs only.",
+                       {{"resource", resource}});
+}
+
 // Waits are minutes and hours, not milliseconds.
 std::vector<double> wait_buckets() { return {0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 300, 900, 3600, 14400, 86400}; }
 
@@ -20,6 +31,7 @@ Probe::Probe(Metrics& metrics)
       failed(ended(metrics, "failed")),
       cancelled(ended(metrics, "cancelled")),
       preempted(metrics.counter("falaj_jobs_preemptions_total", "Jobs that were stopped for another.")),
+      resized(metrics.counter("falaj_jobs_resizes_total", "Elastic jobs that were stopped to go on with more tasks.")),
       lost(metrics.counter("falaj_jobs_lost_total", "Attempts that were lost with a node.")),
       strays(metrics.counter("falaj_jobs_strays_total", "Attempts that ran unknown to us and were stopped.")),
       cpu_seconds(metrics.counter("falaj_jobs_cpu_seconds_total", "Processor seconds that ended attempts held.")),
@@ -32,6 +44,12 @@ Probe::Probe(Metrics& metrics)
       nodes_up(metrics.gauge("falaj_jobs_nodes_up", "Nodes that take jobs.")),
       cpu_free_ratio(metrics.gauge("falaj_jobs_cpu_free_ratio", "Part of all processors that no job holds.")),
       gpu_free_ratio(metrics.gauge("falaj_jobs_gpu_free_ratio", "Part of all GPUs that no job holds.")),
+      cpu_used_ratio(utilisation(metrics, "cpu")),
+      gpu_used_ratio(utilisation(metrics, "gpu")),
+      memory_used_ratio(utilisation(metrics, "memory")),
+      cpu_fragmented_ratio(fragmentation(metrics, "cpu")),
+      gpu_fragmented_ratio(fragmentation(metrics, "gpu")),
+      idle(metrics.gauge("falaj_jobs_idle", "Jobs that hold processors and hardly use them.")),
       wait_seconds(metrics.histogram("falaj_jobs_wait_seconds", "From submission to the first start.", wait_buckets())),
       start_seconds(metrics.histogram("falaj_jobs_start_seconds", "From the decision to start until it runs.",
                                       Metrics::seconds_buckets())),

@@ -153,6 +153,8 @@ schedule::Job to_job(const Record& record, const Rules& rules, const std::string
   if (priority != rules.classes.end()) {
     job.priority = priority->second.value;
     job.preempts = priority->second.preempts;
+    job.preempt_cooldown = Micros(priority->second.preempt_cooldown_us);
+    job.preemptions_max = static_cast<int>(priority->second.preemptions_max);
   }
   job.preemptible = spec.preemptible;
   job.submitted = Micros(record.submitted_us);
@@ -193,6 +195,7 @@ schedule::Node to_node(const execute::Node& node, const std::string& executor, c
       continue;
     out.pool = name;
     if (!pool.zone.empty()) out.zone = pool.zone;
+    if (pool.burst) out.labels[std::string(kBurstLabel)] = "yes";
     for (const auto& [key, value] : pool.labels) out.labels[key] = value;
     break;
   }

@@ -17,7 +17,7 @@
 
 namespace falaj::jobs {
 
-inline constexpr std::string_view kExecutorLabel = "falaj/executor";
+inline constexpr std::string_view kExecutorLabel = "falaj/executor", kBurstLabel = "falaj/burst";
 
 struct Rules {
   std::vector<schedule::Queue> queues;                          // "gpu" of the platform, "acme/gpu" of a tenant

@@ -80,6 +80,11 @@ bool Schedules::run_one(const resource::Stored& stored, std::int64_t now_us) {
     owner.principal = snapshot->with_groups(iam::Principal::parse(stored.actor));
     if (!snapshot->active(owner.principal) || !directory_.allows(owner, "job.create", where.scope()))
       return skip(fmt::format("{} may not submit jobs here any more", stored.actor));
+    if (spec.job.network == "host" && !directory_.allows(owner, kUseNetwork, where.scope()))
+      return skip(fmt::format("{} may not use the machine's network any more", stored.actor));
+    for (const auto& entry : spec.job.secrets)
+      if (!directory_.allows(owner, "secret.read", iam::Scope::of(m.tenant, m.project, "secret", entry.second)))
+        return skip(fmt::format("{} may not read secret '{}' any more", stored.actor, entry.second));
     const auto records =
         jobs_.prepare(where, stored.actor, {{m.name, {{"schedule", m.name}}, spec.job}},
                       [](std::size_t, const std::string& path) { return "spec.job" + path.substr(4); });

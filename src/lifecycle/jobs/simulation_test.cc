@@ -27,7 +27,8 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
-constexpr std::int64_t kQuota = 6;  // jobs at once of the project "small"
+constexpr std::int64_t kQuota = 6;     // jobs at once of the project "small"
+constexpr std::int64_t kCloudMax = 3;  // nodes
 const char* const kZones[] = {"uae", "eu"};
 
 execute::Node node(const std::string& name, const std::string& zone, int cpus, int gpus) {
@@ -58,6 +59,19 @@ Rules rules() {
   out.classes["low"] = {0, false, true, {}};
   out.classes["high"] = {100, true, false, {}};
   out.default_class = "low";
+  NodePoolSpec cloud;
+  cloud.nodes = {"c*"};
+  cloud.zone = "uae";
+  cloud.scaling = "hooks";
+  cloud.nodes_max = kCloudMax;
+  cloud.cost_per_hour = 1;
+  cloud.warm_up_us = 60 * kSecondUs;
+  cloud.wait_target_us = 120 * kSecondUs;
+  cloud.idle_after_us = 180 * kSecondUs;
+  cloud.steady_for_us = 60 * kSecondUs;
+  cloud.shape = NodeShapeSpec{8, 32 * kGiB, 100 * kGiB, 0, ""};
+  cloud.hooks = PoolHooksSpec{"up", "down", 60 * kSecondUs};
+  out.pools.emplace_back("cloud", cloud);
   return out;
 }
 
@@ -100,6 +114,8 @@ class World {
     return out;
   }
   std::size_t restarts() const { return restarts_; }
+  std::size_t clouds() const { return clouds_; }
+  std::size_t given_back() const { return given_back_; }
   std::size_t starts() const {
     std::size_t out = 0;
     for (const auto& entry : executors_) out += entry.second->starts();
@@ -121,6 +137,7 @@ class World {
       world_.later(KeptAll{record.id, record.life.epoch, world_.chance(0.1) ? "the store is full" : ""});
     }
     void tidy(const Record&) override {}
+    void scale(const PoolOrder& order) override { world_.scale(order); }
 
    private:
     World& world_;
@@ -181,6 +198,21 @@ class World {
     } catch (const Error& e) {
       news.problem = e;
     }
+    later(std::move(news));
+  }
+
+  void scale(const PoolOrder& order) {
+    Scaled news{order, chance(0.2) ? "the cloud is full" : ""};
+    auto& local = *executors_.at("local");
+    if (news.problem.empty() && !order.up) {
+      for (const auto& name : order.names) local.remove_node(name);
+      given_back_ += order.names.size();
+    }
+    for (std::int64_t i = 0; news.problem.empty() && order.up && i < order.nodes; ++i)
+      if (!chance(0.1)) local.add_node(node(fmt::format("c{}", ++clouds_), "uae", 8, 0));  // or it never comes
+    std::int64_t now = 0;
+    for (const auto& one : local.nodes()) now += one.name.starts_with('c');
+    if (now > kCloudMax) violations_.push_back(fmt::format("a pool of {} nodes has {}", kCloudMax, now));
     later(std::move(news));
   }
 
@@ -385,7 +417,7 @@ class World {
   bool loaded_ = false;
   std::vector<JobId> ids_;
   std::uint64_t made_ = 0;
-  std::size_t restarts_ = 0;
+  std::size_t restarts_ = 0, clouds_ = 0, given_back_ = 0;
   std::vector<std::string> violations_;
 };
 
@@ -439,7 +471,7 @@ TEST(Simulation, KeepsItsPromisesWhateverHappens) {
   log::set_sink([](log::Level, std::string_view, log::Fields) {}, log::Level::error);
   const auto only = from_environment("FALAJ_SEED", 0);
   const auto seeds = only ? only : from_environment("FALAJ_SEEDS", repeats(repeats(200)));
-  std::size_t jobs = 0, starts = 0, restarts = 0;
+  std::size_t jobs = 0, starts = 0, restarts = 0, clouds = 0, given_back = 0, resizes = 0;
   std::map<std::string_view, std::size_t> ended;
   for (auto seed = only ? only : 1; seed <= seeds && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(fmt::format("FALAJ_SEED={}", seed));
@@ -450,14 +482,25 @@ TEST(Simulation, KeepsItsPromisesWhateverHappens) {
     jobs += world.book().all().size();
     starts += world.starts();
     restarts += world.restarts();
-    for (const auto& entry : world.book().all()) ++ended[name_of(entry.second.first.life.phase)];
+    clouds += world.clouds();
+    given_back += world.given_back();
+    for (const auto& entry : world.book().all()) {
+      ++ended[name_of(entry.second.first.life.phase)];
+      resizes += static_cast<std::size_t>(entry.second.first.life.resizes);
+    }
     if (seed % 10 == 1) {
       World again(seed);
       again.run(40);
       EXPECT_EQ(again.fingerprint(), world.fingerprint()) << "the same seed did something else";
     }
   }
-  fmt::print("{} jobs, {} attempts, {} restarts;", jobs, starts, restarts);
+  fmt::print("{} jobs, {} attempts, {} restarts, {} nodes had and {} given back, {} jobs grew;", jobs, starts, restarts,
+             clouds, given_back, resizes);
+  if (seeds >= 100 && !only) {
+    EXPECT_GT(clouds, 0u);
+    EXPECT_GT(given_back, 0u);
+    EXPECT_GT(resizes, 0u);
+  }
   for (const auto& [phase, many] : ended) fmt::print(" {} {}", many, phase);
   fmt::print("\n");
 }

@@ -30,6 +30,11 @@ void check_command(const JobSpec& spec, Faults& faults) {
     faults.push_back({"spec.command", fmt::format("has {} bytes; at most {}", bytes, kCommandBytesMax)});
 }
 
+bool is_ours(std::string_view key) {
+  return std::any_of(std::begin(kOurs), std::end(kOurs), [&](std::string_view p) { return key.starts_with(p); }) ||
+         std::find(std::begin(kOfTasks), std::end(kOfTasks), key) != std::end(kOfTasks);
+}
+
 void check_environment(const JobSpec& spec, Faults& faults) {
   std::size_t bytes = 0;
   for (const auto& [key, value] : spec.environment) {
@@ -37,10 +42,14 @@ void check_environment(const JobSpec& spec, Faults& faults) {
     const auto at = fmt::format("spec.environment.{}", key.substr(0, 64));
     if (!is_variable(key)) faults.push_back({at, "must be letters, digits and '_', not beginning with a digit"});
     if (!is_command_word(value)) faults.push_back({at, "must not hold a zero byte"});
-    const auto begins = [&name = key](std::string_view p) { return name.starts_with(p); };
-    if (std::any_of(std::begin(kOurs), std::end(kOurs), begins) ||
-        std::find(std::begin(kOfTasks), std::end(kOfTasks), key) != std::end(kOfTasks))
-      faults.push_back({at, "is set by the platform"});
+    if (is_ours(key)) faults.push_back({at, "is set by the platform"});
+  }
+  for (const auto& [key, name] : spec.secrets) {
+    const auto at = fmt::format("spec.secrets.{}", key.substr(0, 64));
+    if (!is_variable(key)) faults.push_back({at, "must be letters, digits and '_', not beginning with a digit"});
+    if (!is_name(name)) faults.push_back({at, fmt::format("must name a secret: {}", kNameRule)});
+    if (spec.environment.contains(key)) faults.push_back({at, "is in spec.environment too"});
+    if (is_ours(key)) faults.push_back({at, "is set by the platform"});
   }
   if (bytes > kEnvironmentBytesMax)
     faults.push_back({"spec.environment", fmt::format("has {} bytes; at most {}", bytes, kEnvironmentBytesMax)});

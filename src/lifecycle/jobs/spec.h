@@ -82,6 +82,7 @@ struct JobSpec {
   std::string network = "none";
   std::string isolation;  // at least this; "" = what the server asks for
   std::map<std::string, std::string> environment;
+  std::map<std::string, std::string> secrets;  // variable: name of the secret
   std::vector<InputSpec> inputs;
   RunSpec run;
 };
@@ -101,6 +102,9 @@ inline constexpr std::string_view kNetworks[] = {"none", "host"};
 inline constexpr std::string_view kIsolations[] = {"", "none", "restricted", "contained", "isolated"};
 inline constexpr std::int64_t kSecondUs = 1'000'000, kYearUs = std::int64_t{366} * 86'400 * kSecondUs;
 inline constexpr std::int64_t kArrayMax = 100'000, kTasksMax = 10'000;
+
+// What it takes to submit a job with network: host.
+inline constexpr std::string_view kUseNetwork = "network.run";
 
 bool is_command_word(std::string_view text);
 bool is_variable(std::string_view text);
@@ -211,6 +215,7 @@ struct Shape<jobs::JobSpec> {
       field("isolation", &T::isolation, "It runs only if it can be kept apart at least so far.")
           .one_of(jobs::kIsolations),
       field("environment", &T::environment, "Variables of its environment.").length(0, 1000),
+      field("secrets", &T::secrets, "Variables whose values are secrets of the project, by name.").length(0, 100),
       field("inputs", &T::inputs, "What it reads.").length(0, 100), field("run", &T::run, "What is kept of it."));
 };
 template <>

@@ -33,6 +33,15 @@ constexpr sql::Migration kMigrations[] = {
      " cpu_millis BIGINT NOT NULL, memory_bytes BIGINT NOT NULL, gpu_millis BIGINT NOT NULL,"
      " PRIMARY KEY(job, epoch)) CLUSTERED;"
      "CREATE INDEX job_spent_time ON job_spent(ended_us)"},
+    {2, "jobs",
+     "CREATE TABLE job_pool(name TEXT PRIMARY KEY, life TEXT NOT NULL) CLUSTERED;"
+     "CREATE TABLE job_pool_event(pool TEXT NOT NULL, number BIGINT NOT NULL, at_us BIGINT NOT NULL,"
+     " what TEXT NOT NULL, nodes BIGINT NOT NULL, why TEXT NOT NULL, PRIMARY KEY(pool, number)) CLUSTERED;"
+     "ALTER TABLE job_spent ADD COLUMN cost DOUBLE PRECISION NOT NULL DEFAULT 0;"
+     "ALTER TABLE job_spent ADD COLUMN name TEXT NOT NULL DEFAULT '';"
+     "ALTER TABLE job_spent ADD COLUMN submitted_us BIGINT NOT NULL DEFAULT 0;"
+     "ALTER TABLE job_spent ADD COLUMN limit_us BIGINT NOT NULL DEFAULT 0;"
+     "ALTER TABLE job_spent ADD COLUMN deadline_us BIGINT NOT NULL DEFAULT 0"},
 };
 
 Record read_record(const sql::Row& row, const std::shared_ptr<const JobSpec>& shared) {
@@ -120,13 +129,30 @@ void write_spent(sql::Writer& writer, const Record& record, const std::string& i
   const auto& spec = *record.spec;
   writer.execute(
       "INSERT INTO job_spent(job, epoch, tenant, project, owner, queue, started_us, ended_us, reason, tasks, cpu_us,"
-      " memory_peak_bytes, cpu_millis, memory_bytes, gpu_millis) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+      " memory_peak_bytes, cpu_millis, memory_bytes, gpu_millis, cost,"
+      " name, submitted_us, limit_us, deadline_us)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
       " ON CONFLICT (job, epoch) DO NOTHING",
-      {std::string_view(id), spent.epoch, std::string_view(record.where.tenant.str()),
-       std::string_view(record.where.project.str()), std::string_view(record.owner), std::string_view(spec.queue),
-       spent.started_us, spent.ended_us, std::string_view(spent.reason), tasks, spent.cpu_us, spent.memory_peak_bytes,
-       static_cast<std::int64_t>(spec.cpus * 1000) * tasks, spec.memory_bytes * tasks,
-       static_cast<std::int64_t>(spec.gpus * 1000) * tasks});
+      {std::string_view(id),
+       spent.epoch,
+       std::string_view(record.where.tenant.str()),
+       std::string_view(record.where.project.str()),
+       std::string_view(record.owner),
+       std::string_view(spec.queue),
+       spent.started_us,
+       spent.ended_us,
+       std::string_view(spent.reason),
+       tasks,
+       spent.cpu_us,
+       spent.memory_peak_bytes,
+       static_cast<std::int64_t>(spec.cpus * 1000) * tasks,
+       spec.memory_bytes * tasks,
+       static_cast<std::int64_t>(spec.gpus * 1000) * tasks,
+       spent.cost,
+       std::string_view(record.name),
+       record.submitted_us,
+       spec.time_limit_us,
+       parse_time(spec.deadline).value_or(0)});
 }
 
 // A life as it is stored.
@@ -288,6 +314,41 @@ std::vector<Record> Store::list(const Where& where, const ListJobs& which) const
   });
 }
 
+std::vector<Record> Store::ended(const Where& where, const std::string& after, std::size_t limit) const {
+  return database_.read([&](sql::Reader& reader) {
+    return RecordReader(reader).finish(reader.all(
+        "SELECT id, tenant, project, name, owner, array_id, array_index, labels, spec, submitted_us, life, transitions "
+        "FROM job WHERE tenant = ? AND project = ? AND id > ? AND live = 0 ORDER BY id LIMIT ?",
+        {std::string_view(where.tenant.str()), std::string_view(where.project.str()), std::string_view(after),
+         static_cast<std::int64_t>(limit)},
+        RecordReader::read));
+  });
+}
+
+std::size_t Store::remove(std::span<const Record> records, const sql::Act& act) {
+  std::size_t gone = 0;
+  if (records.empty()) return gone;
+  database_.write(act, [&](sql::Writer& writer) {
+    gone = 0;
+    for (auto record = records.rbegin(); record != records.rend(); ++record) {
+      const auto id = record->id.str();
+      if (!record->array.empty() && record->array_index == 0) {  // it holds the spec of all of them
+        bool others = false;
+        writer.query("SELECT id FROM job WHERE array_id = ? AND id <> ? LIMIT 1",
+                     {std::string_view(record->array), std::string_view(id)}, [&](const sql::Row&) { others = true; });
+        if (others) continue;
+      }
+      // One that was begun again meanwhile, or is wished to, stays.
+      if (writer.execute("DELETE FROM job WHERE id = ? AND live = 0 AND wish = ''", {std::string_view(id)}) == 0)
+        continue;
+      writer.execute("DELETE FROM job_transition WHERE job = ?", {std::string_view(id)});
+      writer.record({record->scope().str(), record->digest, std::nullopt});
+      ++gone;
+    }
+  });
+  return gone;
+}
+
 std::vector<Transition> Store::history(JobId id) const {
   return database_.read([&](sql::Reader& reader) {
     const auto text = id.str();
@@ -296,6 +357,54 @@ std::vector<Transition> Store::history(JobId id) const {
                         return Transition{row.integer(0), row.integer(1), row.integer(3),
                                           parse_phase(row.text(2)).value_or(Phase::pending), std::string(row.text(4))};
                       });
+  });
+}
+
+void Store::write_pools(std::span<const PoolChange> changes) {
+  if (changes.empty()) return;
+  json::object details;
+  for (const auto& change : changes)
+    for (const auto& event : change.events)
+      details[change.pool] = json::object{{"what", event.what}, {"nodes", event.nodes}, {"why", event.why}};
+  const auto scope = [](const PoolChange& change) { return iam::Scope::of("", "", "nodepool", change.pool).str(); };
+  const sql::Act act{"system/jobs",           "pool.scale", changes.size() == 1 ? scope(changes[0]) : "/", "", "ok",
+                     json::serialize(details)};
+  database_.write(act, [&](sql::Writer& writer) {
+    for (const auto& change : changes) {
+      const std::string_view pool(change.pool);
+      const auto text = json::serialize(encode(change.life));
+      writer.execute(
+          "INSERT INTO job_pool(name, life) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET life = excluded.life",
+          {pool, std::string_view(text)});
+      for (const auto& event : change.events)
+        writer.execute(
+            "INSERT INTO job_pool_event(pool, number, at_us, what, nodes, why) VALUES (?, ?, ?, ?, ?, ?)",
+            {pool, event.number, event.at_us, std::string_view(event.what), event.nodes, std::string_view(event.why)});
+      writer.execute("DELETE FROM job_pool_event WHERE pool = ? AND number < ?",
+                     {pool, change.life.events - kPoolEventsKept});
+      writer.record({scope(change), std::nullopt, crypto::sha256(text)});
+    }
+  });
+}
+
+std::map<std::string, PoolLife> Store::pools() {
+  return database_.read([&](sql::Reader& reader) {
+    std::map<std::string, PoolLife> out;
+    reader.query("SELECT name, life FROM job_pool", {}, [&](const sql::Row& row) {
+      out[std::string(row.text(0))] = decode<PoolLife>(parse_json(row.text(1)), "a stored pool");
+    });
+    return out;
+  });
+}
+
+std::vector<PoolEvent> Store::pool_events(const std::string& pool, std::size_t limit) const {
+  return database_.read([&](sql::Reader& reader) {
+    return reader.all(
+        "SELECT number, at_us, what, nodes, why FROM job_pool_event WHERE pool = ? ORDER BY number DESC LIMIT ?",
+        {std::string_view(pool), static_cast<std::int64_t>(limit)}, [](const sql::Row& row) {
+          return PoolEvent{row.integer(0), row.integer(1), std::string(row.text(2)), row.integer(3),
+                           std::string(row.text(4))};
+        });
   });
 }
 
@@ -322,7 +431,7 @@ std::vector<Usage> Store::usage(const iam::Scope& scope, UsageBy by, std::int64_
   database_.read([&](sql::Reader& reader) {
     reader.query(
         "SELECT job, tenant, project, owner, queue, started_us, ended_us, reason, cpu_us, cpu_millis, memory_bytes,"
-        " gpu_millis FROM job_spent WHERE ended_us > ? AND started_us < ? AND (? = '' OR tenant = ?)"
+        " gpu_millis, cost FROM job_spent WHERE ended_us > ? AND started_us < ? AND (? = '' OR tenant = ?)"
         " AND (? = '' OR project = ?) ORDER BY job, epoch",
         {from_us, until_us, scope.tenant(), scope.tenant(), scope.project(), scope.project()},
         [&](const sql::Row& row) {
@@ -343,6 +452,8 @@ std::vector<Usage> Store::usage(const iam::Scope& scope, UsageBy by, std::int64_
           sum.cpu_allocated_seconds += allocated;
           sum.memory_gib_seconds += seconds * static_cast<double>(row.integer(10)) / static_cast<double>(1 << 30);
           sum.gpu_seconds += seconds * static_cast<double>(row.integer(11)) / 1000;
+          const double all = static_cast<double>(std::max<std::int64_t>(row.integer(6) - row.integer(5), 1)) / 1e6;
+          sum.cost += row.real(12) * std::min(seconds / all, 1.0);
           const auto reason = row.text(7);
           if (reason != "finished" && reason != "checkpointed") sum.lost_seconds += allocated;
         });
@@ -351,6 +462,36 @@ std::vector<Usage> Store::usage(const iam::Scope& scope, UsageBy by, std::int64_
   out.reserve(sums.size());
   for (auto& [key, sum] : sums) out.push_back(std::move(sum));
   return out;
+}
+
+std::vector<PastJob> Store::past(const iam::Scope& scope, std::int64_t from_us, std::int64_t until_us,
+                                 const std::string& after, std::size_t limit) const {
+  return database_.read([&](sql::Reader& reader) {
+    return reader.all(
+        "SELECT job, MAX(name), MAX(owner), MAX(queue), MAX(submitted_us),"
+        " CAST(SUM(CASE WHEN reason IN ('stopped', 'node_lost', 'not_started') THEN 0 ELSE ended_us - started_us END)"
+        " AS BIGINT), MAX(tasks), MAX(cpu_millis), MAX(memory_bytes), MAX(gpu_millis), MAX(limit_us), MAX(deadline_us)"
+        " FROM job_spent WHERE job > ? AND ended_us > ? AND ended_us <= ? AND submitted_us > 0"
+        " AND (? = '' OR tenant = ?) AND (? = '' OR project = ?) GROUP BY job ORDER BY job LIMIT ?",
+        {std::string_view(after), from_us, until_us, scope.tenant(), scope.tenant(), scope.project(), scope.project(),
+         static_cast<std::int64_t>(limit)},
+        [](const sql::Row& row) {
+          PastJob out;
+          out.id = row.text(0);
+          out.name = row.text(1);
+          out.owner = row.text(2);
+          out.queue = row.text(3);
+          out.submitted_us = row.integer(4);
+          out.ran_us = row.integer(5);
+          out.tasks = std::max<std::int64_t>(row.integer(6), 1);
+          out.cpu_millis = row.integer(7) / out.tasks;
+          out.memory_bytes = row.integer(8) / out.tasks;
+          out.gpu_millis = row.integer(9) / out.tasks;
+          out.limit_us = row.integer(10);
+          out.deadline_us = row.integer(11);
+          return out;
+        });
+  });
 }
 
 }  // namespace falaj::jobs

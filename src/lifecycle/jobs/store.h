@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lifecycle/jobs/pools.h"
 #include "lifecycle/jobs/record.h"
 #include "storage/sql/database.h"
 
@@ -46,7 +47,14 @@ struct Usage {
   std::int64_t jobs = 0, attempts = 0;
   double cpu_seconds = 0;  // used
   double cpu_allocated_seconds = 0, memory_gib_seconds = 0, gpu_seconds = 0;
+  double cost = 0;          // by what the pools of their nodes cost, for the part of the nodes that they held
   double lost_seconds = 0;  // of attempts that a node or a failure took along: allocated processor seconds
+};
+// A job that ran, as a trace has it: what each of its tasks held, and for how long.
+struct PastJob {
+  std::string id, name, owner, queue;
+  std::int64_t submitted_us = 0, ran_us = 0, limit_us = 0, deadline_us = 0;  // 0 = none
+  std::int64_t tasks = 1, cpu_millis = 0, memory_bytes = 0, gpu_millis = 0;
 };
 enum class UsageBy { tenant, project, owner, queue, job };
 
@@ -63,6 +71,8 @@ class Book {
   virtual std::optional<Record> find(JobId id) = 0;
   // Of a job, or of all members of an array; nothing when there is none of that id.
   virtual std::optional<Outcome> outcome(const std::string& id) = 0;
+  virtual void write_pools(std::span<const PoolChange> changes) = 0;  // all of it, durable, or none
+  virtual std::map<std::string, PoolLife> pools() = 0;
 };
 
 // The rows of jobs. Thread-safe, as the database is. Each write is one audited record.
@@ -82,18 +92,27 @@ class Store final : public Book {
   std::vector<Wish> wishes() override;
   std::optional<Record> find(JobId id) override;
   std::optional<Outcome> outcome(const std::string& id) override;
+  void write_pools(std::span<const PoolChange> changes) override;
+  std::map<std::string, PoolLife> pools() override;
 
   // ---- by whoever looks
   Record job(const Where& where, JobId id);  // throws not_found
   bool is_in(const Where& where, const std::string& job_or_array) const;
   std::vector<Record> list(const Where& where, const ListJobs& which) const;
   std::vector<Transition> history(JobId id) const;
+  std::vector<PoolEvent> pool_events(const std::string& pool, std::size_t limit) const;  // newest first
   // The newest attempts that ended by themselves, oldest first: who ran what for how long.
   struct Ran {
     std::string owner, name;
     std::int64_t tasks = 1, time_limit_us = 0, ran_us = 0;
   };
   std::vector<Ran> ran(std::size_t limit) const;
+  // Those of a project that have ended, oldest first; and their removal, with their history but not their accounts.
+  std::vector<Record> ended(const Where& where, const std::string& after, std::size_t limit) const;
+  std::size_t remove(std::span<const Record> records, const sql::Act& act);
+  // Those that ended within a time, by id; `after` is the last id of the page before.
+  std::vector<PastJob> past(const iam::Scope& scope, std::int64_t from_us, std::int64_t until_us,
+                            const std::string& after, std::size_t limit) const;
   std::vector<Usage> usage(const iam::Scope& scope, UsageBy by, std::int64_t from_us, std::int64_t until_us) const;
 
  private:

@@ -209,6 +209,21 @@ void FakeExecutor::forget(std::string_view name) {
 
 void FakeExecutor::drop_logs(std::string_view) {}
 
+std::optional<execute::Used> FakeExecutor::used(std::string_view name) {
+  Lock lock(mu_);
+  const auto found = attempts_.find(name);
+  if (found == attempts_.end()) return std::nullopt;
+  auto& used = used_[std::string(name)];
+  const auto ran = static_cast<double>((clock_.wall() - found->second.started).count());
+  used.cpu = std::max(used.cpu, Micros(static_cast<std::int64_t>(busy_ * ran)));
+  return used;
+}
+
+void FakeExecutor::set_busy(double part) {
+  Lock lock(mu_);
+  busy_ = part;
+}
+
 void FakeExecutor::run_for(Micros least, Micros most) {
   Lock lock(mu_);
   least_ = least;
@@ -237,6 +252,23 @@ void FakeExecutor::set_node(const std::string& name, bool up) {
   Lock lock(mu_);
   for (auto& node : nodes_)
     if (node.name == name) node.up = up;
+}
+
+void FakeExecutor::add_node(execute::Node node) {
+  Lock lock(mu_);
+  nodes_.push_back(std::move(node));
+  version_ += 1;
+}
+
+void FakeExecutor::remove_node(const std::string& name) {
+  Lock lock(mu_);
+  settle();
+  for (const auto& [attempt, of] : attempts_)
+    if (!of.ending && std::any_of(of.launch.tasks.begin(), of.launch.tasks.end(),
+                                  [&](const auto& task) { return task.node == name; }))
+      violations_.push_back(fmt::format("{} is given back while {} runs on it", name, attempt));
+  std::erase_if(nodes_, [&](const auto& node) { return node.name == name; });
+  version_ += 1;
 }
 
 void FakeExecutor::set_faults(FakeFaults faults) {
@@ -302,6 +334,19 @@ void MemoryBook::write(std::span<Change> changes) {
     if (const auto wish = wishes_.find(change.record->id); wish != wishes_.end() && wish->second.what == change.granted)
       wishes_.erase(wish);
     change.record->transitions += static_cast<std::int64_t>(change.transitions.size());
+  }
+}
+
+void MemoryBook::write_pools(std::span<const PoolChange> changes) {
+  if (failing_ > 0) {
+    --failing_;
+    throw Error(Code::unavailable, "the database does not answer");
+  }
+  for (const auto& change : changes) {
+    const auto text = json::serialize(encode(change.life));
+    pools_[change.pool] = decode<PoolLife>(parse_json(text), "a pool");
+    fingerprint_ = mixed(mixed(fingerprint_, change.pool), text);
+    for (const auto& event : change.events) pool_events_.emplace_back(change.pool, event);
   }
 }
 

@@ -47,11 +47,15 @@ class FakeExecutor final : public execute::Executor {
   execute::LogPage logs(std::string_view attempt, int rank, std::int64_t offset, std::int64_t bytes_max) override;
   void forget(std::string_view attempt) override;
   void drop_logs(std::string_view attempt) override;
+  std::optional<execute::Used> used(std::string_view attempt) override;
 
   // ---- the test's own
   void run_for(execute::Micros least, execute::Micros most);  // how long attempts take
   void lose_node(const std::string& name);                    // with all that runs on it
   void set_node(const std::string& name, bool up);
+  void set_busy(double part);  // of a processor that an attempt uses
+  void add_node(execute::Node node);
+  void remove_node(const std::string& name);  // which must be idle
   void set_faults(FakeFaults faults);
   std::vector<std::string> violations() const;  // what must never be, in words
   std::size_t running() const;
@@ -87,6 +91,8 @@ class FakeExecutor final : public execute::Executor {
   std::map<std::string, std::string> launches_ GUARDED_BY(mu_);  // the newest attempt by job
   std::vector<std::string> violations_ GUARDED_BY(mu_);
   execute::Micros least_ GUARDED_BY(mu_), most_ GUARDED_BY(mu_);
+  double busy_ GUARDED_BY(mu_) = 1;
+  std::map<std::string, execute::Used, std::less<>> used_ GUARDED_BY(mu_);
   std::size_t starts_ GUARDED_BY(mu_) = 0;
   std::uint64_t version_ GUARDED_BY(mu_) = 0;
 };
@@ -103,13 +109,18 @@ class MemoryBook final : public Book {
   std::vector<Wish> wishes() override;
   std::optional<Record> find(JobId id) override;
   std::optional<Outcome> outcome(const std::string& id) override;
+  void write_pools(std::span<const PoolChange> changes) override;
+  std::map<std::string, PoolLife> pools() override { return pools_; }
 
+  const std::vector<std::pair<std::string, PoolEvent>>& pool_events() const { return pool_events_; }
   const std::map<JobId, std::pair<Record, std::vector<Transition>>>& all() const { return jobs_; }
   std::uint64_t fingerprint() const { return fingerprint_; }  // of everything that was written, in order
 
  private:
   std::map<JobId, std::pair<Record, std::vector<Transition>>> jobs_;
   std::map<JobId, Wish> wishes_;
+  std::map<std::string, PoolLife> pools_;
+  std::vector<std::pair<std::string, PoolEvent>> pool_events_;
   std::int64_t failing_ = 0;
   std::uint64_t fingerprint_ = 1469598103934665603u;
 };

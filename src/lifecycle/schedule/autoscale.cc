@@ -38,11 +38,16 @@ Demand demand_of(const Job& job, const Node& shape) {
   return demand;
 }
 
+bool holds_a_task(const Node& shape, const Job& job) {
+  return shape_holds(job.where, shape) && fits(empty_node(shape), demand_of(job, shape), 1) > 0;
+}
+
 // A pool while it is being decided about: the nodes that come, with what is still free on them.
 struct Growing {
-  const PoolNow* now;
+  const PoolNow* now = nullptr;
   std::vector<Free> coming;
   int asked = 0;
+  bool needed = false;  // a job waits that its nodes hold
   std::string why;
 
   int size() const { return static_cast<int>(now->nodes.size()) + static_cast<int>(coming.size()); }
@@ -54,7 +59,7 @@ bool take_room(Growing& growing, const Job& job, int nodes_affordable) {
   const Node& shape = growing.now->pool.shape;
   const Demand demand = demand_of(job, shape);
   const Free fresh = empty_node(shape);
-  if (!shape_holds(job.where, shape) || fits(fresh, demand, 1) == 0) return false;
+  if (!holds_a_task(shape, job)) return false;
   std::vector<Free> coming = growing.coming;
   int left = job.tasks_min;
   for (Free& free : coming) {
@@ -78,46 +83,56 @@ bool take_room(Growing& growing, const Job& job, int nodes_affordable) {
 
 }  // namespace
 
-std::vector<Scaling> scale(const State& state, const std::vector<PoolNow>& pools, const IdleSince& idle,
-                           const ScaleRules& rules, Micros now) {
-  std::vector<Growing> growing;
-  double spent = 0;
-  for (const PoolNow& pool : pools) {
-    growing.push_back(
-        {&pool, std::vector<Free>(static_cast<std::size_t>(pool.coming), empty_node(pool.pool.shape)), 0, {}});
-    spent += pool.spent;
-  }
-  std::ranges::stable_sort(growing, {}, [](const Growing& g) { return g.now->pool.cost_per_hour; });
-  const double hours = static_cast<double>(rules.period.count()) / 3.6e9;
-  const auto affordable = [&](const Pool& pool) {
-    if (rules.spend_max <= 0 || pool.cost_per_hour <= 0) return pool.nodes_max;
-    const double one = pool.cost_per_hour * hours;
-    return std::max(0, static_cast<int>((rules.spend_max - spent) / one));
-  };
-
-  Policy policy;
-  const Plan made = plan(state, policy, now);
-  bool waits = false;
+std::vector<Delay> delays(const State& state, const ScaleRules& rules, Micros now) {
+  std::vector<Delay> out;
+  const Plan made = plan(state, {}, now);
   for (const Wait& wait : made.waits) {
     if (wait.reason == Reason::held || wait.reason == Reason::not_before || wait.reason == Reason::limit ||
         wait.reason == Reason::guarantee || wait.reason == Reason::displacing) {
       continue;
     }
+    if (out.size() >= rules.looks_at) break;
     const Job& job = *state.pending(wait.job);
-    waits = true;
-    const Micros would_start = wait.reserved != kNever ? wait.reserved : earliest_start(state, job, now);
-    const bool too_long = would_start == kNever || would_start - job.submitted > rules.wait_target;
-    const bool misses = job.deadline != kNever && (would_start == kNever || would_start > job.deadline - job.run.p90);
-    if (!too_long && !misses) continue;
+    out.push_back({&job, wait.reserved != kNever ? wait.reserved : earliest_start(state, job, now)});
+  }
+  return out;
+}
+
+std::vector<Scaling> scale(const State& state, const std::vector<PoolNow>& pools, const IdleSince& idle,
+                           const ScaleRules& rules, Micros now) {
+  std::vector<Growing> growing;
+  double spent = 0;
+  for (const PoolNow& pool : pools) {
+    Growing& added = growing.emplace_back();
+    added.now = &pool;
+    added.coming.assign(static_cast<std::size_t>(pool.coming), empty_node(pool.pool.shape));
+    spent += pool.spent;
+  }
+  std::ranges::stable_sort(growing, {}, [](const Growing& g) { return g.now->pool.cost_per_hour; });
+  const double hours = static_cast<double>(rules.period.count()) / 3.6e9;
+  const auto affordable = [&](const Growing& of) {
+    const Pool& pool = of.now->pool;
+    const double one = pool.cost_per_hour * hours;
+    if (one <= 0) return pool.nodes_max;
+    double left = one * pool.nodes_max;
+    if (rules.spend_max > 0) left = std::min(left, rules.spend_max - spent);
+    if (pool.spend_max > 0) left = std::min(left, pool.spend_max - of.now->spent - of.asked * one);
+    return std::max(0, static_cast<int>(left / one + 1e-9));
+  };
+
+  for (const Delay& delay : delays(state, rules, now)) {
+    const Job& job = *delay.job;
+    for (Growing& pool : growing) pool.needed = pool.needed || holds_a_task(pool.now->pool.shape, job);
     for (Growing& pool : growing) {
-      const Micros up = now + pool.now->pool.warm_up;
-      if (would_start != kNever && up >= would_start) continue;  // it would start before the node is there
+      const Pool& spec = pool.now->pool;
+      if (!delay.is_longer_than(spec.wait_target.value_or(rules.wait_target))) continue;
+      if (delay.would_start != kNever && now + spec.warm_up >= delay.would_start) continue;  // it would not wait for it
       const int before = pool.asked;
-      if (!take_room(pool, job, affordable(pool.now->pool))) continue;
-      spent += (pool.asked - before) * pool.now->pool.cost_per_hour * hours;
+      if (!take_room(pool, job, affordable(pool))) continue;
+      spent += (pool.asked - before) * spec.cost_per_hour * hours;
       if (pool.why.empty() && pool.asked > 0) {
-        pool.why =
-            fmt::format("job {} would {}", job.id.str(), misses ? "miss its deadline" : "wait longer than the target");
+        pool.why = fmt::format("job {} would {}", job.id.str(),
+                               delay.misses_deadline() ? "miss its deadline" : "wait longer than the target");
       }
       break;
     }
@@ -128,13 +143,13 @@ std::vector<Scaling> scale(const State& state, const std::vector<PoolNow>& pools
     const Pool& spec = pool.now->pool;
     Scaling scaling{spec.name, std::max(pool.asked, spec.nodes_min - pool.size() + pool.asked), {}, pool.why};
     if (scaling.more > pool.asked) scaling.why = "below its least";
-    if (scaling.more == 0 && pool.now->coming == 0 && !waits && now - pool.now->changed >= rules.steady_for) {
+    if (scaling.more == 0 && pool.now->coming == 0 && !pool.needed &&
+        now - pool.now->changed >= spec.steady_for.value_or(rules.steady_for)) {
       int left = static_cast<int>(pool.now->nodes.size());
       for (const int node : pool.now->nodes) {
         if (left <= spec.nodes_min) break;
-        if (idle[static_cast<std::size_t>(node)] == kNever ||
-            now - idle[static_cast<std::size_t>(node)] < rules.idle_after)
-          continue;
+        const Micros since = idle[static_cast<std::size_t>(node)];
+        if (since == kNever || now - since < spec.idle_after.value_or(rules.idle_after)) continue;
         scaling.fewer.push_back(node);
         --left;
       }

@@ -107,6 +107,31 @@ TEST_F(Scale, WaitsWithinTheTargetAreNoReason) {
   EXPECT_EQ(scale_now(kStart, rules).at(0).more, 1);  // but a deadline is
 }
 
+TEST_F(Scale, APoolMayHaveRulesOfItsOwn) {
+  pools_.erase(pools_.begin());
+  state_.add(waiting(2, 1, 4, kStart));  // job 1 is gone in two hours
+  EXPECT_EQ(scale_now(kStart).size(), 1u);
+  pools_[0].pool.wait_target = hours(6);
+  EXPECT_TRUE(scale_now(kStart).empty());
+  state_.add(waiting(3, 8, 4, kStart));  // for which nothing else has room, ever
+  pools_[0].pool.spend_max = 3 * 5 * 24;
+  EXPECT_TRUE(scale_now(kStart).empty());
+  pools_[0].pool.spend_max = 4 * 5 * 24;
+  EXPECT_EQ(scale_now(kStart).at(0).more, 4);
+}
+
+TEST_F(Scale, AJobThatNoNodeOfAPoolHoldsDoesNotKeepThem) {
+  Node node = pools_[0].pool.shape;
+  node.name = "p1";
+  pools_[0].nodes.push_back(state_.set_node(node));
+  state_.add(waiting(2, 1, 64, kStart));
+  IdleSince idle(state_.nodes().size(), kNever);
+  idle[static_cast<std::size_t>(pools_[0].nodes[0])] = kStart;
+  const auto out = scale(state_, pools_, idle, {}, kStart + minutes(16));
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].fewer.size(), 1u);
+}
+
 TEST_F(Scale, GivesBackIdleNodesButNotBelowTheLeastNorSoonAfterAChange) {
   pools_[0].pool.nodes_min = 1;
   for (const char* name : {"p1", "p2", "p3"}) {

@@ -52,12 +52,12 @@ bool Pass::is_borrowed(int queue) const {
 
 bool Pass::may_be_displaced(const RunningEntry& victim, const Pending& in_favour_of) const {
   const Job& job = victim.running.job;
-  if (job.preemptions > 0 && job.preempted + policy_.preempt_cooldown > now_) return false;
-  if (victim.running.started + policy_.preempt_cooldown > now_ && job.preemptions > 0) return false;
+  const Micros cooldown = job.preempt_cooldown.value_or(policy_.preempt_cooldown);
+  if (job.preemptions > 0 && std::max(job.preempted, victim.running.started) + cooldown > now_) return false;
   const bool by_right = has_a_right(in_favour_of) && is_borrowed(victim.queue) && victim.queue != in_favour_of.queue;
   if (by_right) return true;
   return in_favour_of.job.preempts && job.priority < in_favour_of.job.priority &&
-         job.preemptions < policy_.preemptions_max;
+         job.preemptions < job.preemptions_max.value_or(policy_.preemptions_max);
 }
 
 // The fewest victims that lose the least: taken in order of what they lose until the job fits, then every one that

@@ -105,6 +105,9 @@ struct Job {
   int trials = 0;            // how often that was done
   int preemptions = 0;       // how often it was displaced
   Micros preempted{0};       // when last; 0 = never
+  // Its own rules about that; the policy's when it has none.
+  std::optional<Micros> preempt_cooldown;
+  std::optional<int> preemptions_max;
 };
 
 // So many tasks of a job on one node, with the devices they use: `devices[i]` belongs to task i / (devices per task).

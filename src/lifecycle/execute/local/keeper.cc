@@ -204,6 +204,10 @@ class Keeper {
         case Ask::forget:
           forget(question.attempt);
           break;
+        case Ask::use:
+          if (const auto run = runs_.find(question.attempt); run != runs_.end())
+            send(peer, encode(Statement{.told = Told::used, .attempt = question.attempt, .used = run->second->used()}));
+          break;
       }
     } catch (const Error& error) {
       answer.refused = error;

@@ -127,6 +127,9 @@ void KeeperLink::publish(Heard heard, bool afresh) {
       case Told::forgotten:
         reports_.erase(statement.attempt);
         break;
+      case Told::used:
+        used_[statement.attempt] = statement.used;
+        continue;
       case Told::answer:
         if (statement.abilities.keeper_pid != 0) abilities_ = statement.abilities;
         if (const auto waits = asked_.find(statement.id); waits != asked_.end()) waits->second = std::move(statement);
@@ -207,6 +210,13 @@ void KeeperLink::ask(Question question) {
   }
   const auto answer = std::move(*asked_.extract(question.id).mapped());
   if (answer.refused) throw *answer.refused;
+}
+
+std::optional<Used> KeeperLink::used(const std::string& attempt) {
+  ask({.ask = Ask::use, .attempt = attempt});
+  Lock lock(mu_);
+  const auto found = used_.extract(attempt);
+  return found.empty() ? std::nullopt : std::optional(found.mapped());
 }
 
 std::vector<Report> KeeperLink::reports(std::uint64_t& seen, Micros at_most) {

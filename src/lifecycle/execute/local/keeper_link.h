@@ -28,6 +28,8 @@ class KeeperLink {
 
   void ask(Question question);  // throws what the keeper answers; unavailable
 
+  std::optional<Used> used(const std::string& attempt);  // so far, by one that runs with a group of its own
+
   // All reports, once there are others than `seen` says or after `at_most`.
   std::vector<Report> reports(std::uint64_t& seen, Micros at_most);
   std::optional<Report> report(std::string_view attempt);
@@ -68,6 +70,7 @@ class KeeperLink {
   std::uint64_t last_id_ GUARDED_BY(mu_) = 0;
   std::map<std::uint64_t, std::optional<Statement>> asked_ GUARDED_BY(mu_);
   Reports reports_ GUARDED_BY(mu_);
+  std::map<std::string, Used> used_ GUARDED_BY(mu_);  // told, and not yet taken by who asked
   std::uint64_t version_ GUARDED_BY(mu_) = 1;
   Abilities abilities_ GUARDED_BY(mu_);
   bool stop_ GUARDED_BY(mu_) = false;

@@ -126,6 +126,12 @@ void LocalExecutor::drop_logs(std::string_view attempt) {
   std::filesystem::remove_all(log_directory(attempt), none);
 }
 
+std::optional<Used> LocalExecutor::used(std::string_view attempt) {
+  require_name(attempt);
+  if (!link_->abilities().groups) return std::nullopt;  // processes tell what they took when they end
+  return link_->used(std::string(attempt));
+}
+
 local::Abilities LocalExecutor::abilities() { return link_->abilities(); }
 
 std::string LocalExecutor::log_directory(std::string_view attempt) const {

@@ -56,6 +56,7 @@ class LocalExecutor final : public Executor {
   LogPage logs(std::string_view attempt, int rank, std::int64_t offset, std::int64_t bytes_max) override;
   void forget(std::string_view attempt) override;
   void drop_logs(std::string_view attempt) override;
+  std::optional<Used> used(std::string_view attempt) override;
 
   local::Abilities abilities();
 

@@ -88,6 +88,16 @@ TEST(Wire, StatementsComeBackAsTheyWere) {
   EXPECT_EQ(decode_statement(BytesView(answer).subspan(4)).refused->code(), Code::exhausted);
 }
 
+TEST(Wire, WhatWasUsedComesBack) {
+  const Bytes use = encode(Question{.ask = Ask::use, .id = 9, .attempt = "job.1"});
+  EXPECT_EQ(decode_question(BytesView(use).subspan(4)).attempt, "job.1");
+  const Bytes told = encode(Statement{.told = Told::used, .attempt = "job.1", .used = {Micros(5), 7}});
+  const auto back = decode_statement(BytesView(told).subspan(4));
+  EXPECT_EQ(back.used.cpu, Micros(5));
+  EXPECT_EQ(back.used.memory_peak_bytes, 7);
+  EXPECT_EQ(encode(back), told);
+}
+
 TEST(Wire, EveryTruncationIsCorrupt) {
   const Bytes bytes = encode(Question{.ask = Ask::start, .id = 7, .order = some_order()});
   for (std::size_t size = 4; size < bytes.size(); ++size)

@@ -335,18 +335,24 @@ void Run::task_ended(const InitSays& says) {
   if (!well && others && !stopping_) stop(grace_, Cause::a_task_failed);
 }
 
-void Run::finish(Ending ending) {
-  finished_ = true;
-  disk_.reset();
+Used Run::used() const {
+  if (tasks_.empty() || !tasks_[0].group) return used_;
   Used grouped;
-  for (auto& task : tasks_) {
-    if (task.output) read_output(task, true);
+  for (const auto& task : tasks_) {
     if (!task.group) continue;
     const auto use = task.group->use();
     grouped.cpu += use.cpu;
     grouped.memory_peak_bytes += use.memory_peak_bytes;
   }
-  ending.used = tasks_.empty() || !tasks_[0].group ? used_ : grouped;
+  return grouped;
+}
+
+void Run::finish(Ending ending) {
+  finished_ = true;
+  disk_.reset();
+  for (auto& task : tasks_)
+    if (task.output) read_output(task, true);
+  ending.used = used();
   ending.at = clock_.wall();
   network_ = sys::Descriptor();
   calls_.ended(std::move(ending));

@@ -37,6 +37,7 @@ class Run {
   Run& operator=(const Run&) = delete;
 
   void start(const Order& order);        // what goes wrong is an ending
+  Used used() const;                     // so far
   void stop(Micros grace, Cause cause);  // again with a shorter grace: the shorter one holds
 
  private:

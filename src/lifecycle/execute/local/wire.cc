@@ -201,6 +201,7 @@ Bytes encode(const Question& question) {
       out.text(question.attempt), put_micros(out, question.grace);
       break;
     case Ask::forget:
+    case Ask::use:
       out.text(question.attempt);
       break;
   }
@@ -210,7 +211,7 @@ Bytes encode(const Question& question) {
 Question decode_question(BytesView frame) {
   ByteReader in(frame, kFrameBytesMax);
   Question question;
-  question.ask = take_enum(in, Ask::hello, Ask::forget);
+  question.ask = take_enum(in, Ask::hello, Ask::use);
   question.id = in.u64();
   switch (question.ask) {
     case Ask::hello:
@@ -224,6 +225,7 @@ Question decode_question(BytesView frame) {
       question.grace = take_micros(in);
       break;
     case Ask::forget:
+    case Ask::use:
       question.attempt = in.text();
       break;
   }
@@ -254,6 +256,11 @@ Bytes encode(const Statement& statement) {
     case Told::forgotten:
       out.text(statement.attempt);
       break;
+    case Told::used:
+      out.text(statement.attempt);
+      put_micros(out, statement.used.cpu);
+      put_signed(out, statement.used.memory_peak_bytes);
+      break;
   }
   return with_length(out.bytes());
 }
@@ -261,7 +268,7 @@ Bytes encode(const Statement& statement) {
 Statement decode_statement(BytesView frame) {
   ByteReader in(frame, kFrameBytesMax);
   Statement statement;
-  statement.told = take_enum(in, Told::answer, Told::forgotten);
+  statement.told = take_enum(in, Told::answer, Told::used);
   switch (statement.told) {
     case Told::answer:
       statement.id = in.u64();
@@ -280,6 +287,11 @@ Statement decode_statement(BytesView frame) {
       break;
     case Told::forgotten:
       statement.attempt = in.text();
+      break;
+    case Told::used:
+      statement.attempt = in.text();
+      statement.used.cpu = take_micros(in);
+      statement.used.memory_peak_bytes = take_signed(in);
       break;
   }
   in.expect_end();

@@ -41,25 +41,26 @@ struct Abilities {
   std::string lacking;
 };
 
-enum class Ask : std::uint8_t { hello = 1, start, stop, forget };
+enum class Ask : std::uint8_t { hello = 1, start, stop, forget, use };
 struct Question {
   Ask ask = Ask::hello;
   std::uint64_t id = 0;   // repeated in the answer
   Order order{};          // start
-  std::string attempt{};  // stop, forget
+  std::string attempt{};  // stop, forget, use
   Micros grace{0};        // stop
 };
 
 // What the keeper sends: `answer` to one question; the others to everybody who said hello. The answer to hello comes
-// after a report of every attempt, so whoever has it knows them all.
-enum class Told : std::uint8_t { answer = 1, report, forgotten };
+// after a report of every attempt, so whoever has it knows them all. Before the answer to use comes what it is about.
+enum class Told : std::uint8_t { answer = 1, report, forgotten, used };
 struct Statement {
   Told told = Told::answer;
   std::uint64_t id = 0;            // answer
   std::optional<Error> refused{};  // answer
   Abilities abilities{};           // answer to hello
   Report report{};
-  std::string attempt{};  // forgotten
+  std::string attempt{};  // forgotten, used
+  Used used{};
 };
 
 // With their length in front. Throws exhausted when longer than kFrameBytesMax.
