@@ -115,8 +115,8 @@ TEST(StartForecast, LearnsFromItsOwnRecordWhenTheCrowdSaysNothing) {
   std::mt19937_64 random(11);
   Micros now = hours(1);
   int in_time = 0, told = 0;
-  // Each tenth as many jobs wait twice as long as those before, and nothing foretells it.
-  for (std::uint64_t i = 0; i < 5000; ++i) {
+  // Each five hundred wait twice as long as those before, and nothing foretells it.
+  for (std::uint64_t i = 0; i < repeats(std::uint64_t{5000}); ++i) {
     const double scale = std::exp2(static_cast<double>(i / 500));
     const Micros waits = from_seconds(scale * (1 + static_cast<double>(random() % 1000)));
     const Guess guess = forecast.tell(waiter(i), {1, 0.1, 1}, now);
