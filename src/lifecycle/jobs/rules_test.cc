@@ -42,7 +42,7 @@ TEST_F(WhereJobsRun, TheJobSaysElseItsQueueElseTheFirst) {
 
 TEST_F(WhereJobsRun, AJobStaysWhereItWas) {
   Record record;
-  record.where = {TenantName("acme"), ProjectName("p")};
+  record.where = {TenantName{"acme"}, ProjectName{"p"}};
   auto spec = std::make_shared<JobSpec>();
   spec->queue = "cluster";
   record.spec = spec;

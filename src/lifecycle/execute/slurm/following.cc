@@ -21,7 +21,7 @@ constexpr int kMissingMax = 3;             // lists in a row without a job: Slur
 constexpr auto kRecordWait = seconds(10);  // a shared file system may show a node's files late
 constexpr auto kOrphanWait = seconds(60);
 constexpr auto kRetry = seconds(1);
-constexpr auto kCutLogsEvery = seconds(1);
+constexpr auto kCutLogsEvery = seconds(5);
 constexpr auto kPauseMax = seconds(30);
 constexpr auto kCancelAfter = seconds(5);  // the batch script was told to kill its tasks and still runs
 
