@@ -32,6 +32,10 @@ using execute::slurm::TestCluster;
 constexpr std::uint64_t kLookUs = 20'000;
 constexpr sys::Micros kPatience = std::chrono::seconds(60);
 constexpr auto kDeadline = std::chrono::seconds(8);
+constexpr auto kAway = std::chrono::seconds(4);  // so long it takes to learn of some jobs that Slurm does not answer
+constexpr const char* kQuick =
+    "{apiVersion: falaj/v1, kind: Job, metadata: {name: quick}, spec: {queue: work, cpus: 0.1, memory: 64MiB, command: "
+    "[\"true\"]}}";
 
 constexpr std::string_view kResources = R"(
 {apiVersion: falaj/v1, kind: Queue, metadata: {name: near}, spec: {}}
@@ -300,6 +304,8 @@ class Drill {
           on_this.erase("why"), on_slurm.erase("why");  // each says in its own words what is not there
         must(on_this == on_slurm, fmt::format("{} differs:\n  here  {}\n  Slurm {}", name, json::serialize(on_this),
                                               json::serialize(on_slurm)));
+        must(name != "gang" || job("there", there.at(name).at(i)).at("cpu_us").as_int64() > 0,
+             "it took no time at all");
         must(name != "succeeds" || on_slurm.at("files").as_object().contains("/d/answer"), "what it left was not kept");
         if (::getenv("VERBOSE")) fmt::print("{}\n", json::serialize(on_slurm));
       }
@@ -327,8 +333,14 @@ class Drill {
     await_log("there", steady, "began\n");
     cluster_.await_saved();
     cluster_.kill("slurmctld");
+    for (int i = 0; i < 8; ++i) submit_one("waits", "true", 1);  // more than there are threads to start them
     const auto late = submit_one("late", "echo late", 1);
     await("there", late, "starting", [](const json::value& job) { return job.at("phase").as_string() == "starting"; });
+    const auto nearby = clock_.now();  // what waits for Slurm keeps nobody here waiting
+    const auto quick = submit("here", kQuick).at("quick").front();
+    await("here", quick, "its end", is_over);
+    must(clock_.now() - nearby < kAway,
+         fmt::format("a job here took {:.1f} s while Slurm was away", seconds_since(nearby)));
     program_->kill();
     std::ofstream(fmt::format("{}/shared/jobs/{}/checkpoint/go", directory_, steady)) << "go\n";
     program_->start();

@@ -85,19 +85,21 @@ class Jobs::LiveHands final : public Hands {
         hooks_(options.hooks_directory.empty()
                    ? std::filesystem::path(options.launch.directory).parent_path().string() + "/hooks"
                    : options.hooks_directory),
-        starters_(options.starters),
         keepers_(options.keepers),
-        talkers_(2),
-        scalers_(1) {}
+        scalers_(1) {
+    for (const auto& entry : jobs.executors_) crews_.try_emplace(entry.first, options.starters);
+  }
   void stop_all() {
-    starters_.stop();
-    talkers_.stop();
+    for (auto& entry : crews_) {
+      entry.second.starters.stop();
+      entry.second.talkers.stop();
+    }
     scalers_.stop();
     keepers_.stop();
   }
 
   void start(const Record& record) override {
-    starters_.give([this, record] {
+    crew(record.life.executor).starters.give([this, record] {
       Started news{record.id, record.life.epoch, "", std::nullopt, true};
       try {
         news.asked = false;
@@ -115,10 +117,10 @@ class Jobs::LiveHands final : public Hands {
     });
   }
   void stop(const std::string& executor, const std::string& attempt, Micros grace) override {
-    talk("stop", [this, executor, attempt, grace] { jobs_.executor(executor).stop(attempt, grace); });
+    talk(executor, "stop", [this, executor, attempt, grace] { jobs_.executor(executor).stop(attempt, grace); });
   }
   void forget(const std::string& executor, const std::string& attempt) override {
-    talk("forget", [this, executor, attempt] {
+    talk(executor, "forget", [this, executor, attempt] {
       jobs_.launches_.ended(executor, attempt);
       jobs_.executor(executor).forget(attempt);
     });
@@ -167,9 +169,19 @@ class Jobs::LiveHands final : public Hands {
   }
 
  private:
+  // Those who speak with one executor: when it does not answer, the others are not kept waiting.
+  struct Crew {
+    explicit Crew(std::size_t many) : starters(many), talkers(2) {}
+    Workers starters, talkers;
+  };
+  Crew& crew(const std::string& executor) {
+    const auto found = crews_.find(executor);
+    return (found == crews_.end() ? crews_.begin() : found)->second;
+  }
+
   // What fails is asked for again: stops by the dispatcher, forgetting when it is reported the next time.
-  void talk(std::string_view what, std::function<void()> work) {
-    talkers_.give([what, work = std::move(work)] {
+  void talk(const std::string& executor, std::string_view what, std::function<void()> work) {
+    crew(executor).talkers.give([what, work = std::move(work)] {
       try {
         work();
       } catch (const std::exception& e) {
@@ -180,7 +192,8 @@ class Jobs::LiveHands final : public Hands {
 
   Jobs& jobs_;
   const std::string hooks_;
-  Workers starters_, keepers_, talkers_, scalers_;
+  std::map<std::string, Crew> crews_;  // by executor
+  Workers keepers_, scalers_;
 };
 
 Jobs::Jobs(Parts parts, Executors executors, JobsOptions options)
