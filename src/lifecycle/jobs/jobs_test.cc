@@ -196,7 +196,8 @@ TEST_F(JobsTest, AHookBringsANodeForAJobThatNoneHolds) {
   };
   apply(
       "{apiVersion: falaj/v1, kind: NodePool, metadata: {name: cloud}, spec: {nodes: ['c*'], scaling: hooks, max: 2,"
-      " costPerHour: 36, idleAfter: 1m, steadyFor: 0s, shape: {cpus: 8, memory: 8GiB}, hooks: {up: more, down: "
+      " costPerHour: 36, warmUp: 20h, idleAfter: 1m, steadyFor: 0s, shape: {cpus: 8, memory: 8GiB}, hooks: {up: more, "
+      "down: "
       "more}}}");
   JobSpec spec;
   spec.cpus = 8;  // n1 has four
@@ -231,7 +232,9 @@ TEST_F(JobsTest, AHookBringsANodeForAJobThatNoneHolds) {
   }));
   EXPECT_GT(jobs->pools()[0].spent, 0);
   std::vector<std::string> what;
-  for (const auto& event : jobs->pool_events("cloud", 10)) what.push_back(event.what);
+  for (const auto& event : jobs->pool_events("cloud", 10))
+    if (event.what != "failed")
+      what.push_back(event.what);  // time runs faster here than a hook: given back, still there
   EXPECT_EQ(what, (std::vector<std::string>{"returned", "returning", "came", "asked"}));
   EXPECT_TRUE(executor->violations().empty());
 }
@@ -242,7 +245,7 @@ TEST_F(JobsTest, AJobThatHoldsProcessorsAndDoesNothingIsToldOf) {
   const auto id = submit({})[0].id;
   const auto idle = after(id, [](const Record& record) { return record.life.idle_since_us > 0; });
   EXPECT_EQ(idle.life.phase, Phase::running);
-  EXPECT_NE(idle.life.why.find("uses 1.0 % of the 1 processors it holds"), std::string::npos) << idle.life.why;
+  EXPECT_NE(idle.life.why.find(" % of the 1 processors it holds, since "), std::string::npos) << idle.life.why;
   after(
       id, [&](const Record&) { return base.metrics->render().find("falaj_jobs_idle 1") != std::string::npos; }, false);
   executor->set_busy(1);

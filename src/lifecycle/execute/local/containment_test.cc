@@ -307,6 +307,21 @@ TEST_F(Containment, ProcessorTimeIsBoundedAndCounted) {
   EXPECT_LT(ending.used.cpu, std::chrono::milliseconds(500));
 }
 
+TEST_F(Containment, WhatItTookSoFarIsKnownWhileItRuns) {
+  if (!has_groups()) GTEST_SKIP() << "no groups of processes here";
+  executor().start(launch("busy.1", "while :; do :; done"));
+  executor().start(launch("idle.1", "echo begins; exec sleep 600"));
+  await_log("idle.1", "begins");
+  const auto took = [&](const std::string& attempt) { return executor().used(attempt).value_or(Used{}).cpu; };
+  for (const auto until = clock_.now() + std::chrono::seconds(60); clock_.now() < until;)
+    if (took("busy.1") > std::chrono::milliseconds(300)) break;
+  EXPECT_GT(took("busy.1"), std::chrono::milliseconds(300));
+  EXPECT_LT(took("idle.1"), std::chrono::milliseconds(200));
+  for (const auto* attempt : {"busy.1", "idle.1"}) executor().stop(attempt, Micros(0));
+  await_end("busy.1");
+  EXPECT_FALSE(executor().used("nobody.1"));
+}
+
 TEST_F(Containment, WhatATaskLeavesBehindEndsWithIt) {
   auto leaves =
       launch("leaves.1", "exec 9> lock; flock 9; (setsid sleep 600 &) ; (trap '' TERM HUP; sleep 600) & exit 0");
