@@ -5,8 +5,8 @@
 #include <string>
 
 #include "compute/infer/session.h"
+#include "compute/loader/prepare.h"
 #include "compute/train/model.h"
-#include "compute/train/prepare.h"
 #include "foundation/base/bytes.h"
 
 namespace falaj::train {

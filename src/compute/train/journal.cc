@@ -63,6 +63,7 @@ void Journal::metrics(std::size_t step, const std::vector<std::pair<std::string,
 void Journal::begin(std::string_view what) {
   began_ = clock_.now();
   shown_ = sys::Micros(0);
+  ended_ = false;
   if (!terminal_) say(fmt::format("{} ...", what));
 }
 
@@ -70,6 +71,8 @@ void Journal::progress(std::string_view what, double done, std::string_view more
   const auto now = clock_.now();
   if (now - shown_ < (terminal_ ? kEveryOnTerminal : kEvery) && done < 1) return;
   if (!terminal_ && shown_ == sys::Micros(0) && done < 1 && now - began_ < kEvery) return;
+  if (ended_) return;
+  ended_ = done >= 1;
   shown_ = now;
   const double spent = std::chrono::duration<double>(now - began_).count();
   const auto left = done > 0 && done < 1 ? left_text(spent / done * (1 - done)) : fmt::format("{:.1f} s", spent);

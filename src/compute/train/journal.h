@@ -37,6 +37,7 @@ class Journal {
   std::FILE* file_ = nullptr;
   sys::Micros began_{0}, shown_{0};
   bool open_line_ = false;  // on a terminal
+  bool ended_ = false;      // what progress tells of
 };
 
 }  // namespace falaj::train

@@ -8,13 +8,20 @@
 
 #include "compute/graph/graph.h"
 #include "compute/graph/transform.h"
+#include "compute/loader/packed.h"
+#include "compute/loader/prepare.h"
 #include "compute/recipe/recipe.h"
 #include "compute/train/checkpoint.h"
-#include "compute/train/packed.h"
-#include "compute/train/prepare.h"
 #include "foundation/sys/clock.h"
 
 namespace falaj::train {
+
+using loader::Objective;
+using loader::Packed;
+using loader::Part;
+using loader::Problem;
+using loader::RowBlock;
+using loader::Rows;
 
 // A model that has learned. One thread at a time.
 class Model {

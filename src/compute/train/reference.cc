@@ -38,10 +38,10 @@ struct Column {
 
 }  // namespace
 
-std::string reference_text(Rows& rows, std::span<const float> predictions) {
+std::string reference_text(loader::Rows& rows, std::span<const float> predictions) {
   const auto& problem = rows.problem();
   std::vector<Column> columns(problem.columns.size());
-  rows.each_batch(Part::test, [&](const graph::Batch& batch) {
+  rows.each_batch(loader::Part::test, [&](const graph::Batch& batch) {
     for (std::size_t c = 0; c < columns.size(); ++c)
       std::visit(
           [&](const auto& values) {

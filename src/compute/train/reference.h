@@ -4,12 +4,12 @@
 #include <span>
 #include <string>
 
-#include "compute/train/prepare.h"
+#include "compute/loader/prepare.h"
 
 namespace falaj::train {
 
 // What the model was tested on, as sketches of every input and of its predictions: what later inputs and predictions
 // are compared with to notice drift. JSON; docs/formats/model_reference.md.
-std::string reference_text(Rows& rows, std::span<const float> predictions);
+std::string reference_text(loader::Rows& rows, std::span<const float> predictions);
 
 }  // namespace falaj::train

@@ -195,20 +195,6 @@ Curve calibration_curve(std::span<const float> predictions, std::span<const floa
   return curve;
 }
 
-std::string_view name_of(Objective objective) {
-  switch (objective) {
-    case Objective::binary:
-      return "binary";
-    case Objective::multiclass:
-      return "multiclass";
-    case Objective::regression:
-      return "regression";
-    case Objective::ranking:
-      return "ranking";
-  }
-  return "";
-}
-
 std::vector<Named> scores(Objective objective, std::span<const float> predictions, std::span<const float> labels,
                           std::size_t classes, std::span<const float> groups) {
   switch (objective) {

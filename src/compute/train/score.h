@@ -9,7 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "compute/loader/prepare.h"
+
 namespace falaj::train {
+
+using loader::Objective;
 
 // A metric with its 95 % interval.
 struct Score {
@@ -37,10 +41,6 @@ Curve precision_recall_curve(std::span<const float> predictions, std::span<const
                              std::size_t points = 200);
 // Share of positives (y) where the model said x, in bins of equally many rows.
 Curve calibration_curve(std::span<const float> predictions, std::span<const float> labels, std::size_t bins = 10);
-
-// What a model is asked to do.
-enum class Objective { binary, multiclass, regression, ranking };
-std::string_view name_of(Objective objective);
 
 struct Named {
   std::string name;

@@ -76,7 +76,7 @@ class Trainer {
 
   void run() {
     began_ = clock_.now();
-    open_rows(room_, places_.rows);
+    loader::open_rows(room_, places_.rows);
     Rows rows(room_, training_);
     describe(rows.problem());
     std::optional<Trained> best;

@@ -13,6 +13,7 @@
 #include "foundation/base/error.h"
 #include "foundation/base/json.h"
 #include "foundation/base/testing.h"
+#include "foundation/stats/quantiles.h"
 #include "foundation/sys/files.h"
 #include "foundation/sys/testing.h"
 #include "storage/table/workspace.h"
@@ -109,6 +110,25 @@ TEST_F(TrainerTest, BothModelsLearnAndAreExported) {
     for (const auto* file : {"model/MLmodel", "model/reference.json", "report.html"})
       EXPECT_TRUE(files_->stat(fmt::format("outputs/{}", file))) << file;
   }
+}
+
+TEST_F(TrainerTest, RareClassesCountMoreWhenAsked) {
+  write_rows(fmt::format("SELECT * EXCLUDE (p), random() < p * p * p AND random() < 0.3 AS late FROM ({})",
+                         fmt::format(kRows, 6000)));
+  training_.model = "xgboost";
+  const auto said_yes = [&] {  // what a model that was balanced says more often
+    forget();
+    run();
+    const auto told = json::parse(as_text(files_->read_all("outputs/model/reference.json", 1 << 24)));
+    return from_base64(told.at("predictions").at(0).at("quantiles").as_string());
+  };
+  const auto median = [](const Bytes& encoded) {
+    ByteReader in(encoded);
+    return stats::Quantiles::decode(in).quantile(0.5);
+  };
+  const double plain = median(said_yes());
+  training_.balance = true;
+  EXPECT_GT(median(said_yes()), 2 * plain);
 }
 
 TEST_F(TrainerTest, AutoChoosesTheBetterOne) {

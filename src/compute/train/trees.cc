@@ -12,7 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "compute/graph/trees.h"
-#include "compute/train/mix.h"
+#include "compute/loader/mix.h"
 #include "compute/train/model.h"
 #include "foundation/base/error.h"
 
@@ -301,7 +301,7 @@ class TreeTraining {
     const double share = training_.trees.subsample;
     if (share >= 1 || problem_.objective == Objective::ranking) return;  // weights of a ranking are its groups'
     const auto least = static_cast<std::uint64_t>(share * 0x1p32);
-    Mix mix(static_cast<std::uint64_t>(training_.seed), round_, 0);
+    loader::Mix mix(static_cast<std::uint64_t>(training_.seed), round_, 0);
     for (std::size_t i = 0; i < weights_.size(); ++i) chosen_[i] = mix.next() >> 32 < least ? weights_[i] : 0;
     must_boost(XGDMatrixSetDenseInfo(train_.at, "weight", chosen_.data(), chosen_.size(), 1), "choose rows");
   }

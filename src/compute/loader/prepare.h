@@ -5,16 +5,20 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compute/graph/transform.h"
+#include "compute/loader/packed.h"
 #include "compute/recipe/recipe.h"
-#include "compute/train/packed.h"
-#include "compute/train/score.h"
 #include "foundation/sys/files.h"
 #include "storage/table/workspace.h"
 
-namespace falaj::train {
+namespace falaj::loader {
+
+// What a model is asked to do.
+enum class Objective { binary, multiclass, regression, ranking };
+std::string_view name_of(Objective objective);
 
 // What the recipe says of the data once the data were looked at. Part of every checkpoint: a run that goes on must not
 // depend on being told the same twice.
@@ -61,6 +65,7 @@ class Rows {
  private:
   struct Reading;
   void look_at_label(const recipe::Training& training, const table::Schema& schema);
+  void balance(std::int64_t rows);
   void choose_columns(const recipe::Training& training, const table::Schema& schema);
   void split(const recipe::Training& training, const table::Schema& schema);
   std::string select(std::string_view more) const;
@@ -77,4 +82,4 @@ void open_rows(table::Workspace& room, const std::string& directory);
 // How each column reaches a model of this kind: as the recipe says, else as its kind suggests.
 std::vector<graph::Feature> features_of(const recipe::Training& training, const Problem& problem, graph::For what);
 
-}  // namespace falaj::train
+}  // namespace falaj::loader

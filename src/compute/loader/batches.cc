@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compute/train/batches.h"
+#include "compute/loader/batches.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "compute/train/mix.h"
+#include "compute/loader/mix.h"
 #include "foundation/base/error.h"
 #include "foundation/base/mutex.h"
 
-namespace falaj::train {
+namespace falaj::loader {
 namespace {
 
 constexpr std::size_t kReady = 4;  // batches made ahead
@@ -204,4 +204,4 @@ const RowBlock* Batches::next() {
 
 sys::Micros Batches::waited() const { return rep_->waited; }
 
-}  // namespace falaj::train
+}  // namespace falaj::loader

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compute/train/prepare.h"
+#include "compute/loader/prepare.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@
 
 #include "foundation/base/error.h"
 
-namespace falaj::train {
+namespace falaj::loader {
 namespace {
 
 using table::identifier;
@@ -85,6 +85,20 @@ std::string below_share(const std::string& key, std::int64_t seed, double share)
 
 }  // namespace
 
+std::string_view name_of(Objective objective) {
+  switch (objective) {
+    case Objective::binary:
+      return "binary";
+    case Objective::multiclass:
+      return "multiclass";
+    case Objective::regression:
+      return "regression";
+    case Objective::ranking:
+      return "ranking";
+  }
+  return "";
+}
+
 Rows::Rows(table::Workspace& room, const recipe::Training& training) : room_(room) {
   const auto schema = room.describe("SELECT * EXCLUDE (file_row_number) FROM rows");
   look_at_label(training, schema);
@@ -148,12 +162,26 @@ void Rows::look_at_label(const recipe::Training& training, const table::Schema& 
         room_, fmt::format("SELECT count(*) FROM rows WHERE {0} IS NULL OR NOT isfinite({0}) OR {0} < 0", weight_));
     if (bad > 0) refuse("weight", fmt::format("{} rows have no finite '{}' of at least 0", bad, weight.name));
   }
+  if (training.balance && !problem_.classes.empty()) balance(rows);
   group_ = "CAST(0 AS FLOAT)";
   if (problem_.objective == Objective::ranking) {
     if (training.group.empty()) refuse("group", "ranking needs a column whose equal values are ranked together");
     column_named(schema, training.group, "group");
     group_ = fmt::format("CAST(dense_rank() OVER (ORDER BY {}) AS FLOAT)", identifier(training.group));
   }
+}
+
+// Every class counts as much as every other.
+void Rows::balance(std::int64_t rows) {
+  std::vector<double> factors(problem_.classes.size(), 1);
+  room_.query(fmt::format("SELECT {} AS label, count(*) FROM rows GROUP BY 1", label_), {},
+              [&](const table::Chunk& chunk) {
+                for (std::size_t i = 0; i < chunk.rows(); ++i)
+                  factors.at(static_cast<std::size_t>(chunk.real(0, i))) =
+                      static_cast<double>(rows) / (static_cast<double>(factors.size()) * chunk.real(1, i));
+                return true;
+              });
+  weight_ = fmt::format("CAST({} * [{}][CAST({} AS BIGINT) + 1] AS FLOAT)", weight_, fmt::join(factors, ", "), label_);
 }
 
 void Rows::choose_columns(const recipe::Training& training, const table::Schema& schema) {
@@ -385,4 +413,4 @@ std::vector<std::string> Rows::values(Part part, const std::string& column) {
   return out;
 }
 
-}  // namespace falaj::train
+}  // namespace falaj::loader

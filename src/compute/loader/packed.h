@@ -9,7 +9,7 @@
 #include "foundation/base/bytes.h"
 #include "foundation/sys/files.h"
 
-namespace falaj::train {
+namespace falaj::loader {
 
 // What a row has once it is ready for a model.
 struct Layout {
@@ -50,4 +50,4 @@ class Packed {
   Bytes buffer_;  // of append
 };
 
-}  // namespace falaj::train
+}  // namespace falaj::loader

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace falaj::train {
+namespace falaj::loader {
 
 // Chance that depends on three numbers and on nothing else: whoever goes on from a checkpoint draws the same, and no
 // library's idea of randomness changes it. SplitMix64 of Steele, Lea and Flood.
@@ -35,4 +35,4 @@ class Mix {
   std::uint64_t state_;
 };
 
-}  // namespace falaj::train
+}  // namespace falaj::loader

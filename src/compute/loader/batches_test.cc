@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compute/train/batches.h"
+#include "compute/loader/batches.h"
 
 #include <algorithm>
 #include <set>
@@ -8,7 +8,7 @@
 
 #include "foundation/sys/testing.h"
 
-namespace falaj::train {
+namespace falaj::loader {
 namespace {
 
 constexpr Layout kLayout{3, 2};
@@ -109,4 +109,4 @@ TEST_F(BatchesTest, LeavingEarlyEndsTheThread) {
 }
 
 }  // namespace
-}  // namespace falaj::train
+}  // namespace falaj::loader

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compute/train/packed.h"
+#include "compute/loader/packed.h"
 
 #include <cstring>
 
 #include "foundation/base/error.h"
 
-namespace falaj::train {
+namespace falaj::loader {
 
 void RowBlock::resize(const Layout& layout, std::size_t n) {
   rows = n;
@@ -50,4 +50,4 @@ void Packed::read(std::size_t first, std::size_t n, RowBlock& out) const {
   }
 }
 
-}  // namespace falaj::train
+}  // namespace falaj::loader

@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "compute/train/prepare.h"
+#include "compute/loader/prepare.h"
 #include "foundation/base/error.h"
 
-namespace falaj::train {
+namespace falaj::loader {
 namespace {
 
 using graph::Category;
@@ -92,7 +92,7 @@ void add_column(const graph::Column& column, const recipe::Column& how, For what
 }  // namespace
 
 void open_rows(table::Workspace& room, const std::string& directory) {
-  auto files = sys::open_files(directory);
+  auto files = sys::read_files(directory);
   std::string names;
   for (const auto& info : files->list("")) {
     if (info.directory || !info.name.ends_with(".parquet")) continue;
@@ -128,4 +128,4 @@ std::vector<Feature> features_of(const recipe::Training& training, const Problem
   return out;
 }
 
-}  // namespace falaj::train
+}  // namespace falaj::loader

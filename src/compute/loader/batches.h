@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
-#include "compute/train/packed.h"
+#include "compute/loader/packed.h"
 #include "foundation/sys/clock.h"
 
-namespace falaj::train {
+namespace falaj::loader {
 
 // The order in which an epoch sees rows: blocks of neighbours are dealt out at random, and rows are shuffled within a
 // few blocks at a time, so that a disk reads long pieces and a model sees mixed ones. It depends on nothing but these
@@ -53,4 +53,4 @@ class Batches {
   std::unique_ptr<Rep> rep_;
 };
 
-}  // namespace falaj::train
+}  // namespace falaj::loader

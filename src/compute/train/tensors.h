@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to compute/train: what is made of libtorch. Its headers take a compiler twenty seconds: few files include
+// this one, and no other header does.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "compute/recipe/recipe.h"
+#include "compute/train/layers.h"
+#include "compute/train/model.h"
+
+namespace falaj::train {
+
+using torch::Tensor;
+
+// All weights of a plan in one piece of memory, and each as a part of it. One piece is what an optimiser steps over,
+// what ranks exchange and what a checkpoint holds.
+class Weights {
+ public:
+  Weights(const Plan& plan, std::uint64_t seed);
+
+  const Tensor& operator[](std::size_t i) const { return parts_[i]; }
+  Tensor& flat() { return flat_; }
+  Tensor& gradient() { return gradient_; }  // backward() adds to it
+  std::vector<std::vector<float>> values() const;
+
+ private:
+  Tensor flat_, gradient_;
+  std::vector<Tensor> parts_;
+};
+
+// Rows as tensors; they lie in the block.
+struct Inputs {
+  Tensor numbers, ids, labels, weights;
+};
+Inputs inputs_of(const RowBlock& block, const loader::Layout& layout);
+
+Tensor forward(const Plan& plan, const Weights& weights, const Tensor& numbers, const Tensor& ids, bool training);
+Tensor linked(const Tensor& out, Objective objective);  // predictions of what forward() gave
+// Mean over the rows by their weights; `deviation`: of the label of a regression.
+Tensor loss_of(const Tensor& out, const Inputs& rows, Objective objective, double deviation);
+
+// Steps over all weights at once.
+class Optimiser {
+ public:
+  Optimiser(const recipe::Network& network, const Plan& plan);
+  void step(Tensor& weights, Tensor& gradient, double rate);  // clips the gradient first
+
+  Tensor& first() { return first_; }
+  Tensor& second() { return second_; }
+  std::uint64_t& steps() { return steps_; }
+
+ private:
+  const recipe::Network& network_;
+  Tensor first_, second_, decays_;
+  std::uint64_t steps_ = 0;
+};
+
+}  // namespace falaj::train
