@@ -8,8 +8,11 @@
 #include "api/call.h"
 #include "api/page.h"
 #include "api/project.h"
+#include "api/trainings.h"
 #include "api/turn.h"
 #include "governance/resource/document.h"
+#include "lifecycle/features/features.h"
+#include "lifecycle/features/online.h"
 #include "lifecycle/jobs/jobs.h"
 
 namespace falaj::api {
@@ -21,6 +24,11 @@ constexpr std::int64_t kLogBytes = 256 * 1024, kLogBytesMax = 4 << 20, kFollowMa
 
 struct JobSource {
   std::string file, text;
+};
+struct TrainingIn {
+  std::string name;
+  std::map<std::string, std::string> labels;
+  recipe::Training spec;
 };
 struct SubmitIn {
   std::vector<JobSource> sources;
@@ -80,6 +88,14 @@ struct Shape<JobSource> {
   static constexpr auto fields =
       std::make_tuple(field("file", &JobSource::file, "Its name, for messages.").required().length(1, 1024),
                       field("text", &JobSource::text, "YAML: documents of kind Job.").required().length(0, 1 << 20));
+};
+template <>
+struct Shape<TrainingIn> {
+  static constexpr std::string_view name = "Training";
+  static constexpr auto fields = std::make_tuple(
+      field("name", &TrainingIn::name, "Of its job, and of its model.").required().text({is_name, kNameRule}),
+      field("labels", &TrainingIn::labels, "To select by.").length(0, 64),
+      field("spec", &TrainingIn::spec, "What is learned from what.").required());
 };
 template <>
 struct Shape<SubmitIn> {
@@ -234,14 +250,15 @@ JobOut out_of(const jobs::Record& record) {
   return out;
 }
 
-// A document of kind Job; its faults are added with their place.
+// A document of kind Job or Training; its faults are added with their place.
 std::optional<jobs::NewJob> read_job(const resource::Document& document, const vault::Where& where, Faults& faults) {
   Faults own;
   jobs::NewJob job;
   const auto* object = document.yaml.value.if_object();
   const auto* kind = object ? object->if_contains("kind") : nullptr;
-  if (!kind || !kind->is_string() || kind->get_string() != "Job") {
-    faults.push_back({document.where("kind"), "must be Job; other kinds are declared with falaj apply"});
+  const bool training = kind && kind->is_string() && kind->get_string() == "Training";
+  if (!training && (!kind || !kind->is_string() || kind->get_string() != "Job")) {
+    faults.push_back({document.where("kind"), "must be Job or Training; other kinds are declared with falaj apply"});
     return std::nullopt;
   }
   json::object given;
@@ -268,12 +285,37 @@ std::optional<jobs::NewJob> read_job(const resource::Document& document, const v
     if (key != "spec" && key != "metadata" && key != "kind" && key != "apiVersion")
       own.push_back({std::string(key), "unknown field"});
   }
-  decode_into(job, given, own);
+  if (training) {
+    TrainingIn in;
+    decode_into(in, given, own);
+    if (own.empty()) check(in.spec, own);
+    if (own.empty()) job = job_of_training(std::move(in.name), std::move(in.labels), in.spec);
+  } else {
+    decode_into(job, given, own);
+  }
   for (auto& fault : own) {
     if (fault.where == "name" || fault.where.starts_with("labels")) fault.where = "metadata." + fault.where;
     faults.push_back({document.where(fault.where), std::move(fault.what)});
   }
   return own.empty() ? std::optional(std::move(job)) : std::nullopt;
+}
+
+// The rows of a spine with the features of a service, as a dataset, which the input then is.
+void make_rows(Platform& platform, Call& call, const vault::Where& where, const std::string& job,
+               jobs::InputSpec& input) {
+  call.require("dataset.write", where.scope());
+  call.require("dataset.read", where.scope());
+  const auto authorise = [&](std::string_view action, const iam::Scope& resource) -> std::optional<std::string> {
+    if (call.allows(action, resource)) return std::nullopt;
+    return fmt::format("{} on {} is not allowed", action, resource.str());
+  };
+  features::Features features(platform.resources, platform.datasets, platform.online.definitions());
+  const auto made =
+      features.train_set(where, {input.service, data::parse_version_name(input.spine), "", job + "-" + input.name},
+                         authorise, call.act(where.scope().str()));
+  input.dataset = fmt::format("{}@{}", made.dataset, made.number);
+  input.service.clear();
+  input.spine.clear();
 }
 
 // Whoever runs something with an input must be allowed to read it, and the machine's network is a right of its own. The
@@ -283,6 +325,7 @@ void settle_inputs(Platform& platform, Call& call, const vault::Where& where, st
     if (job.spec.network == "host") call.require(jobs::kUseNetwork, where.scope());
     for (const auto& entry : job.spec.secrets)
       call.require("secret.read", iam::Scope::of(where.tenant.str(), where.project.str(), "secret", entry.second));
+    if (!job.spec.run.model.empty()) call.require("model.write", where.scope());
     for (auto& input : job.spec.inputs) {
       if (!input.dataset.empty()) {
         const auto named = data::parse_version_name(input.dataset);
@@ -290,6 +333,7 @@ void settle_inputs(Platform& platform, Call& call, const vault::Where& where, st
         const auto version = platform.datasets.version(where, named.name, named.number);
         input.dataset = fmt::format("{}@{}", named.name, version.number);
       }
+      if (!input.service.empty()) make_rows(platform, call, where, job.name, input);
       if (!input.artifact.empty()) call.require("run.read", where.scope());
       if (!input.blob.empty()) call.require("blob.read", where.scope());
     }

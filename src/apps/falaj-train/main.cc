@@ -49,7 +49,7 @@ void choose_kernels(char** argv) {
 
 falaj::recipe::Training read_recipe(const std::string& inputs) {
   constexpr std::size_t kBytesMax = 16 << 20;
-  const auto bytes = falaj::sys::open_files(inputs)->read_all("training/text", kBytesMax);
+  const auto bytes = falaj::sys::read_files(inputs)->read_all("training/text", kBytesMax);
   return falaj::decode<falaj::recipe::Training>(falaj::json::parse(falaj::as_text(bytes)), "training");
 }
 

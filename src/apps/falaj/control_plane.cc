@@ -10,6 +10,7 @@
 
 #include "api/call.h"
 #include "api/job_inputs.h"
+#include "api/trainings.h"
 #include "apps/falaj/version.h"
 #include "foundation/base/log.h"
 #include "foundation/base/text.h"
@@ -273,6 +274,24 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
 
 ControlPlane::~ControlPlane() { stop(); }
 
+namespace {
+
+// The trainer, where it was built or installed with us, and the libraries that lie beside it.
+std::map<std::string, jobs::BuiltIn> built_in_programs() {
+  std::error_code none;
+  const auto here = std::filesystem::read_symlink("/proc/self/exe", none).parent_path();
+  const auto program = here / api::kTrainer, libraries = here.parent_path() / "lib";
+  if (!std::filesystem::exists(program, none)) return {};
+  jobs::BuiltIn trainer{program.string(), {program.string()}};
+  if (std::filesystem::exists(libraries, none)) trainer.shown.push_back(libraries.string());
+  for (const auto& entry : std::filesystem::directory_iterator(libraries, none))
+    if (entry.is_symlink())  // in a build tree: what it leads to must be there, too
+      trainer.shown.push_back(std::filesystem::canonical(entry.path(), none).string());
+  return {{api::kTrainer, std::move(trainer)}};
+}
+
+}  // namespace
+
 void ControlPlane::make_jobs() {
   const auto& settings = settings_.jobs;
   // Jobs see their directories at the paths they have here, which must then be real ones.
@@ -301,8 +320,13 @@ void ControlPlane::make_jobs() {
   options.launch.images = settings.images;
   options.launch.stage_dataset = [this](const vault::Where& where, const std::string& version,
                                         const std::string& into) {
-    api::stage_dataset(*datasets_, where, version, into);
+    return api::stage_dataset(*datasets_, where, version, into);
   };
+  options.launch.register_model = [this](const vault::Where& where, const std::string& run_id, const std::string& model,
+                                         const std::string& alias) {
+    api::register_run_model(*models_, where, run_id, model, alias);
+  };
+  options.launch.built_in = built_in_programs();
   options.launch.url = [this] { return platform_ ? platform_->public_url : ""; };
   options.starters = static_cast<std::size_t>(settings.starters);
   jobs::Jobs::Executors executors{{kLocalExecutor, local_executor_.get()}};
@@ -386,6 +410,7 @@ void ControlPlane::serve() {
              online_->pushes().forget_ids({"system/upkeep", "features.forget_pushes", "/", ""});
            }},
           {"jobs", hours(1), [this] { jobs_->upkeep(); }},
+          {"followed jobs", std::chrono::seconds(2), [this] { jobs_->follow(); }},
           {"schedules", std::chrono::seconds(5), [this] { schedules_->run_due(); }},
           {"sweep_uploads", hours(1), [this] { track::Uploads(*database_, *vault_, clock_).sweep(); }},
           {"retention", sys::Micros(settings_.retention.every_us), [this] { retain(); }},

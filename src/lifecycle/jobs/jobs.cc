@@ -108,6 +108,9 @@ class Jobs::LiveHands final : public Hands {
         news.run_id = prepared.run_id;
         news.asked = true;
         jobs_.executor(record.life.executor).start(prepared.launch);
+        auto running = record;
+        running.life.run_id = prepared.run_id;
+        jobs_.follow_also(std::move(running));
       } catch (const Error& e) {
         news.problem = e;
       } catch (const std::exception& e) {
@@ -126,6 +129,10 @@ class Jobs::LiveHands final : public Hands {
     });
   }
   void keep(const Record& record) override {
+    {
+      Lock lock(jobs_.mu_);
+      jobs_.followed_.erase(record.id);
+    }
     keepers_.give([this, record] {
       KeptAll news{record.id, record.life.epoch, ""};
       for (int tries = 1; !jobs_.stopping(); ++tries) {  // stopped meanwhile, it is kept after the next start
@@ -229,7 +236,35 @@ Jobs::~Jobs() {
   parts_.bell->set({});
 }
 
+void Jobs::follow_also(Record record) {
+  if (record.life.run_id.empty()) return;
+  Lock lock(mu_);
+  followed_[record.id] = {std::move(record), 0};
+}
+
+void Jobs::follow() {
+  std::vector<Followed> all;
+  {
+    Lock lock(mu_);
+    for (const auto& entry : followed_) all.push_back(entry.second);
+  }
+  for (auto& one : all) {
+    try {
+      one.offset = launches_.follow(one.record, one.offset);
+    } catch (const std::exception& e) {
+      log::warn("job_not_followed", {{"job", one.record.id.str()}, {"why", e.what()}});
+      continue;
+    }
+    Lock lock(mu_);
+    if (const auto found = followed_.find(one.record.id);
+        found != followed_.end() && found->second.record.life.epoch == one.record.life.epoch)
+      found->second.offset = one.offset;
+  }
+}
+
 void Jobs::start() {
+  for (auto& record : store_.live())
+    if (record.life.phase == Phase::running) follow_also(std::move(record));
   threads_.emplace_back([this] { dispatch(); });
   for (const auto& entry : executors_) threads_.emplace_back([this, name = entry.first] { watch(name); });
 }

@@ -110,6 +110,8 @@ class Jobs {
   // Now and then: drops what ended jobs left behind long ago, and jobs that a RetentionPolicy keeps no longer.
   void upkeep();
   std::size_t retain();  // the latter alone; how many went
+  // Every few seconds: what running jobs told meanwhile goes into their runs.
+  void follow() EXCLUDES(mu_);
 
  private:
   class LiveHands;
@@ -129,6 +131,7 @@ class Jobs {
   void rest(sys::Micros span) EXCLUDES(mu_);
   void drop_logs(const Record& record);
   void remember() EXCLUDES(mu_);
+  void follow_also(Record record) EXCLUDES(mu_);
 
   const Parts parts_;
   const Executors executors_;
@@ -148,6 +151,11 @@ class Jobs {
   std::set<std::pair<std::string, std::string>> ran_ GUARDED_BY(mu_);  // owners and names of whose run times we know
   bool remembered_ GUARDED_BY(mu_) = false;
   std::shared_ptr<const Rules> rules_ GUARDED_BY(mu_);  // null = read anew for the next who asks
+  struct Followed {
+    Record record;
+    std::int64_t offset = 0;  // of what it told
+  };
+  std::map<JobId, Followed> followed_ GUARDED_BY(mu_);  // jobs that run and have a run
 };
 
 }  // namespace falaj::jobs

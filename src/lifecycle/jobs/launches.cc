@@ -10,6 +10,7 @@
 #include "foundation/base/error.h"
 #include "foundation/base/log.h"
 #include "foundation/sys/files.h"
+#include "lifecycle/jobs/told.h"
 #include "lifecycle/track/artifacts.h"
 
 namespace falaj::jobs {
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTokenFile = "token";
 constexpr std::int64_t kTokenLifeUs = std::int64_t{7} * 86'400 * kSecondUs, kTokenSlackUs = 3600 * kSecondUs;
-constexpr std::size_t kOutputsMax = 100'000, kDepthMax = 32;
+constexpr std::size_t kOutputsMax = 100'000, kDepthMax = 32, kToldPiece = 1 << 20;
 // What the token of a job is good for, in its project: to log into runs. It is never worth more than its owner.
 const std::vector<std::string> kTokenActions = {"experiment.read", "experiment.write", "run.read",
                                                 "run.write",       "model.read",       "model.write"};
@@ -100,12 +101,18 @@ Launches::Prepared Launches::prepare(const Record& record) {
   launch.work_directory = fmt::format("{}/work.{}", at, record.life.epoch);
   launch.checkpoint_directory = at + "/checkpoint";
   with_directory("making the directories of a job", [&] {
-    for (const auto* name : {"checkpoint", "outputs"}) fs::create_directories(fs::path(at) / name);
+    for (const auto* name : {"checkpoint", "outputs", "told"}) fs::create_directories(fs::path(at) / name);
     fs::create_directories(launch.work_directory);
     if (record.life.epoch > 1) fs::remove_all(fmt::format("{}/work.{}", at, record.life.epoch - 1));
   });
   launch.mounts.push_back({at + "/outputs", true});
-  for (const auto& input : spec.inputs) stage(record, input);
+  launch.mounts.push_back({at + "/told", true});
+  if (const auto found = options_.built_in.find(spec.command[0]); found != options_.built_in.end()) {
+    launch.command[0] = found->second.path;
+    for (const auto& path : found->second.shown) launch.mounts.push_back({path, false});
+  }
+  if (spec.run.make) out.run_id = run_of(record);
+  for (const auto& input : spec.inputs) stage(record, input, out.run_id);
   if (!spec.inputs.empty()) launch.mounts.push_back({at + "/inputs", false});
   if (!spec.image.empty()) {
     const auto slash = spec.image.rfind('/');
@@ -128,7 +135,6 @@ Launches::Prepared Launches::prepare(const Record& record) {
   if (!spec.deadline.empty()) launch.deadline = sys::Micros(parse_time(spec.deadline).value_or(0));
   launch.gpu_type = spec.gpu_type;
   launch.gpus_per_task = static_cast<std::int64_t>(spec.gpus);
-  if (spec.run.make) out.run_id = run_of(record);
   add_environment(record, out, launch);
   return out;
 }
@@ -214,7 +220,7 @@ void Launches::revoke_token(const Record& record) {
   }
 }
 
-void Launches::stage(const Record& record, const InputSpec& input) {
+void Launches::stage(const Record& record, const InputSpec& input, const std::string& run_id) {
   const auto into = fmt::format("{}/inputs/{}", home(record), input.name);
   const auto done = into + ".staged";
   if (fs::exists(done)) return;
@@ -224,13 +230,20 @@ void Launches::stage(const Record& record, const InputSpec& input) {
   });
   if (!input.dataset.empty()) {
     if (!options_.stage_dataset) throw Error(Code::invalid, "inputs: this server has no datasets");
-    options_.stage_dataset(record.where, input.dataset, into);
+    const auto digest = options_.stage_dataset(record.where, input.dataset, into);
+    const auto name = input.dataset.substr(0, input.dataset.find('@'));
+    if (!run_id.empty())
+      parts_.track.log_inputs(record.where, run_id,
+                              {{{name, digest, "falaj", input.dataset, "", ""}, {{"mlflow.data.context", input.name}}}},
+                              {}, act_of(record, "run.log_inputs"));
   } else if (!input.artifact.empty()) {
     const auto slash = input.artifact.find('/');
     const auto run = input.artifact.substr(0, slash);
     const auto path = slash == std::string::npos ? "" : track::checked_artifact_path(input.artifact.substr(slash + 1));
     parts_.track.run_info(record.where, run);  // of this project
     stage_blobs(record, track::run_artifact(run, path), into);
+  } else if (!input.text.empty()) {
+    sys::open_files(into)->write_all("text", as_bytes(input.text));
   } else {
     stage_blobs(record, input.blob, into);
   }
@@ -279,6 +292,9 @@ void Launches::add_environment(const Record& record, const Prepared& prepared, e
   env["FALAJ_PROJECT"] = record.where.project.str();
   env["FALAJ_CHECKPOINT_DIR"] = launch.checkpoint_directory;
   env["FALAJ_OUTPUTS"] = at + "/outputs";
+  env["FALAJ_METRICS"] = at + "/told/metrics.jsonl";
+  env["FALAJ_CPUS"] = fmt::format("{}", spec.cpus);
+  env["FALAJ_MEMORY_BYTES"] = std::to_string(spec.memory_bytes);
   if (!spec.inputs.empty()) env["FALAJ_INPUTS"] = at + "/inputs";
   if (!record.array.empty()) {
     env["FALAJ_ARRAY_ID"] = record.array;
@@ -299,6 +315,34 @@ void Launches::add_environment(const Record& record, const Prepared& prepared, e
   env["MLFLOW_TRACKING_URI"] =
       fmt::format("{}/mlflow/{}/{}", url, record.where.tenant.str(), record.where.project.str());
   env["MLFLOW_TRACKING_TOKEN"] = token;
+}
+
+std::int64_t Launches::follow(const Record& record, std::int64_t offset) {
+  if (record.life.run_id.empty()) return offset;
+  const auto at = home(record) + "/told";
+  if (!fs::exists(at)) return offset;
+  auto files = sys::open_files(at);
+  if (!files->stat("metrics.jsonl")) return offset;
+  const auto file = files->open("metrics.jsonl");
+  // One piece after the other, each up to its last whole line: the job may be writing the next one.
+  for (Bytes piece(kToldPiece);;) {
+    const auto read = file->read(static_cast<std::uint64_t>(offset), piece);
+    const auto text = as_text(BytesView(piece).first(read));
+    const auto end = text.rfind('\n');
+    if (end == std::string_view::npos) {
+      if (read == piece.size()) throw Error(Code::invalid, "a line of $FALAJ_METRICS is longer than 1 MiB");
+      return offset;
+    }
+    for (const auto& batch : parse_told(text.substr(0, end), parts_.clock.wall().count() / 1000)) {
+      try {
+        parts_.track.log(record.where, record.life.run_id, batch, act_of(record, "run.log"));
+      } catch (const Error& e) {
+        if (e.retryable()) throw;
+        log::warn("job_told_refused", {{"job", record.id.str()}, {"why", e.what()}});  // another value of a param, ...
+      }
+    }
+    offset += static_cast<std::int64_t>(end + 1);
+  }
 }
 
 void Launches::keep(const Record& record) {
@@ -323,6 +367,11 @@ void Launches::keep(const Record& record) {
                             }};
     };
     if (!paths.empty()) parts_.vault.put_many(record.where, std::nullopt, next, act_of(record, "artifact.put"));
+  }
+  follow(record, 0);
+  if (const auto& run = record.spec->run; !run.model.empty() && run_status(record) == track::RunStatus::finished) {
+    if (!options_.register_model) throw Error(Code::invalid, "run.model: this server has no registry of models");
+    options_.register_model(record.where, life.run_id, run.model, run.alias);
   }
   track::Batch batch;
   if (life.end) {

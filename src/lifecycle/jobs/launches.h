@@ -16,8 +16,18 @@
 
 namespace falaj::jobs {
 
-// Puts the rows of a dataset's version, "flights@3", as files into a directory.
-using StageDataset = std::function<void(const Where& where, const std::string& version, const std::string& directory)>;
+// Makes the model that a run left a version of a registered one, once: again it finds what it made.
+using RegisterModel = std::function<void(const Where& where, const std::string& run_id, const std::string& model,
+                                         const std::string& alias)>;
+// A program that comes with the platform, by the first word of a command.
+struct BuiltIn {
+  std::string path;                // absolute
+  std::vector<std::string> shown;  // files and directories that it needs, read-only
+};
+
+// Puts the rows of a dataset's version, "flights@3", as files into a directory, and says by which digest runs name it.
+using StageDataset =
+    std::function<std::string(const Where& where, const std::string& version, const std::string& directory)>;
 
 // What is different for jobs of one executor.
 struct ElsewhereOptions {
@@ -36,7 +46,9 @@ struct LaunchOptions {
   std::function<std::string()> url;  // of this server, as jobs reach it
   StageDataset stage_dataset;
   std::function<std::string(const Where&, const std::string&)> reveal;  // the value of a secret
-  std::map<std::string, ElsewhereOptions> elsewhere;                    // by executor
+  RegisterModel register_model;
+  std::map<std::string, BuiltIn> built_in;            // by name
+  std::map<std::string, ElsewhereOptions> elsewhere;  // by executor
 };
 
 // What surrounds an attempt: its directories, what it reads, its token, its run; and what is kept of it afterwards.
@@ -44,6 +56,7 @@ struct LaunchOptions {
 //
 //   <directory>/<job>/checkpoint   the same for every attempt       $FALAJ_CHECKPOINT_DIR
 //                     outputs      kept as the run's files          $FALAJ_OUTPUTS
+//                     told         metrics, followed meanwhile      $FALAJ_METRICS
 //                     inputs       read-only                        $FALAJ_INPUTS
 //                     secret       the token, read-only             $FALAJ_TOKEN_FILE
 //                     work.<epoch> where it begins; goes with the attempt
@@ -63,6 +76,8 @@ class Launches {
     std::string run_id;  // "" = it has none
   };
   Prepared prepare(const Record& record);
+  // Logs what it told since `offset` into its run and returns where to go on; the same twice has no effect.
+  std::int64_t follow(const Record& record, std::int64_t offset);
   // An attempt runs no more: what it could call us with is worth nothing from now on.
   void ended(const std::string& executor, const std::string& attempt);
   void keep(const Record& record);  // its files and how it ended
@@ -78,7 +93,7 @@ class Launches {
   std::string run_of(const Record& record);
   std::string token_of(const Record& record);
   void revoke_token(const Record& record);
-  void stage(const Record& record, const InputSpec& input);
+  void stage(const Record& record, const InputSpec& input, const std::string& run_id);
   void stage_blobs(const Record& record, const std::string& prefix, const std::string& into);
   void add_environment(const Record& record, const Prepared& prepared, execute::Launch& launch);
 

@@ -80,8 +80,10 @@ void check_inputs(const JobSpec& spec, Faults& faults) {
     const auto at = fmt::format("spec.inputs[{}]", i);
     if (!seen.insert(input.name).second)
       faults.push_back({at + ".name", fmt::format("'{}' is there twice", input.name)});
-    const int given = !input.dataset.empty() + !input.artifact.empty() + !input.blob.empty();
-    if (given != 1) faults.push_back({at, "must have one of dataset, artifact and blob"});
+    const int given = !input.dataset.empty() + !input.artifact.empty() + !input.blob.empty() + !input.text.empty() +
+                      !input.service.empty();
+    if (given != 1) faults.push_back({at, "must have one of dataset, artifact, blob, text and service"});
+    if (input.service.empty() != input.spine.empty()) faults.push_back({at + ".spine", "goes with service"});
   }
 }
 
@@ -114,6 +116,9 @@ void check(const JobSpec& spec, Faults& faults) {
   check_times(spec, faults);
   check_inputs(spec, faults);
   check_after(spec, faults);
+  if (!spec.run.make && !spec.run.model.empty())
+    faults.push_back({"spec.run.model", "needs a run: the model is one of its files"});
+  if (spec.run.model.empty() && !spec.run.alias.empty()) faults.push_back({"spec.run.alias", "needs spec.run.model"});
 }
 
 }  // namespace falaj::jobs

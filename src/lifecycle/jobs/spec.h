@@ -35,9 +35,11 @@ struct AfterSpec {
 // Something the job reads, put at $FALAJ_INPUTS/<name>, read-only.
 struct InputSpec {
   std::string name;
-  std::string dataset;   // "flights@3"
-  std::string artifact;  // "RUN_ID/path"
-  std::string blob;      // a name in the project
+  std::string dataset;         // "flights@3"
+  std::string artifact;        // "RUN_ID/path"
+  std::string blob;            // a name in the project
+  std::string text;            // itself; the file is called "text"
+  std::string service, spine;  // features of a service for the rows of a dataset; a dataset once it is submitted
 };
 
 struct NodesSpec {
@@ -50,6 +52,8 @@ struct NodesSpec {
 struct RunSpec {
   bool make = true;
   std::string experiment;  // "" = the default one
+  std::string model;       // a registered model that gets a version when the job has succeeded
+  std::string alias;       // that then points at it
 };
 
 struct JobSpec {
@@ -151,7 +155,11 @@ struct Shape<jobs::InputSpec> {
       field("name", &T::name, "It is at $FALAJ_INPUTS/NAME.").required().text({is_name, kNameRule}),
       field("dataset", &T::dataset, "A dataset's version: flights@3; without @ the newest when it is submitted."),
       field("artifact", &T::artifact, "A run's file or directory: RUN_ID/path."),
-      field("blob", &T::blob, "A blob of the project, by name."));
+      field("blob", &T::blob, "A blob of the project, by name."),
+      field("text", &T::text, "A text itself: the file is called text.").length(0, 1 << 20),
+      field("service", &T::service, "A feature service: its features for the rows of spine become a dataset.")
+          .length(0, 256),
+      field("spine", &T::spine, "A dataset's version: the rows that get features.").length(0, 256));
 };
 template <>
 struct Shape<jobs::NodesSpec> {
@@ -171,7 +179,11 @@ struct Shape<jobs::RunSpec> {
   static constexpr std::string_view name = "JobRunSpec";
   static constexpr auto fields = std::make_tuple(
       field("make", &T::make, "Whether it is a tracked run, which keeps what is put into $FALAJ_OUTPUTS."),
-      field("experiment", &T::experiment, "Of the run, by name; made when missing.").length(0, 500));
+      field("experiment", &T::experiment, "Of the run, by name; made when missing.").length(0, 500),
+      field("model", &T::model,
+            "What is in $FALAJ_OUTPUTS/model becomes a version of this model when it has succeeded.")
+          .length(0, 256),
+      field("alias", &T::alias, "Points at the new version then.").length(0, 256));
 };
 template <>
 struct Shape<jobs::JobSpec> {
