@@ -185,6 +185,64 @@ TEST_F(JobsTest, AQuotaHoldsJobsBack) {
   for (const auto& record : records) EXPECT_EQ(after(record.id, over).life.phase, Phase::succeeded);
 }
 
+TEST_F(JobsTest, ATokenIsWorthNothingOnceItsAttemptHasEnded) {
+  base.declare(iam::User{"acme", "ada", "", "", false});
+  executor->run_for(seconds(100'000), seconds(100'000));
+  JobSpec spec;
+  spec.network = "host";
+  const auto id = submit(spec, "user/acme/ada")[0].id;
+  const auto token_of = [&](int attempt) {
+    std::ifstream file(dir / ("jobs/" + id.str() + "/secret/token." + std::to_string(attempt)));
+    return "Bearer " + std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  after(id, runs, false);
+  const auto first = token_of(1);
+  EXPECT_EQ(base.directory->authenticate({first, {}, std::nullopt}).principal.str(), "user/acme/ada");
+  base.database->write(base.act("job.requeue"), [&](sql::Writer& writer) {
+    jobs->wish(writer, kFlights, {id, "requeue", "user/acme/ada"});
+  });
+  after(id, [](const Record& record) { return record.life.epoch == 2 && runs(record); });
+  const auto valid = [&](const std::string& token) {
+    try {
+      base.directory->authenticate({token, {}, std::nullopt});
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  after(
+      id, [&](const Record&) { return !valid(first); }, false);
+  EXPECT_FALSE(valid(first));
+  EXPECT_TRUE(valid(token_of(2)));
+}
+
+TEST_F(JobsTest, AnElasticJobGrowsWhenThereIsRoomAndNobodyWaits) {
+  executor->run_for(seconds(100'000), seconds(100'000));
+  JobSpec other;
+  other.cpus = 2;
+  const auto first = submit(other)[0].id;
+  after(first, runs, false);
+  JobSpec elastic;
+  elastic.tasks = 4;
+  elastic.tasks_min = 1;
+  elastic.preemptible = true;
+  const auto id = submit(elastic)[0].id;
+  const auto tasks = [](const Record& record) {
+    std::int64_t out = 0;
+    for (const auto& place : record.life.places) out += place.tasks;
+    return out;
+  };
+  EXPECT_EQ(tasks(after(id, runs, false)), 2) << "as many as there is room for";
+  base.database->write(base.act("job.cancel"), [&](sql::Writer& writer) {
+    jobs->wish(writer, kFlights, {first, "cancel", "user/ada"});
+  });
+  const auto grown = after(id, [](const Record& record) { return record.life.epoch == 2 && runs(record); });
+  EXPECT_EQ(tasks(grown), 4);
+  EXPECT_EQ(grown.life.resizes, 1);
+  EXPECT_EQ(grown.life.preemptions, 0);
+  EXPECT_TRUE(executor->violations().empty());
+}
+
 TEST_F(JobsTest, AHookBringsANodeForAJobThatNoneHolds) {
   fs::create_directories(dir / "hooks");
   const auto hook = dir / "hooks/more";
