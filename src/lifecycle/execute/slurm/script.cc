@@ -184,7 +184,7 @@ std::string log_name(int rank) { return fmt::format("rank.{}.log", rank); }
 
 std::string comment_of(std::string_view directory) { return fmt::format("falaj {}", directory); }
 
-std::string quoted(std::string_view text) {
+std::string shell_quoted(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
     if (c == '\'')
@@ -236,36 +236,37 @@ std::string batch_script(const Launch& launch, const std::string& directory) {
   if (!launch.tasks.front().node.empty()) options.push_back("--distribution=arbitrary");
   std::string out = "#!/bin/bash\n";
   out += fmt::format("export PATH={} SLURM_EXPORT_ENV=ALL\nunset SLURM_JWT\n", kPath);
-  out += fmt::format("here={}\ntasks={}\ngrace={:.3f}\noptions=(", quoted(directory), launch.tasks.size(),
+  out += fmt::format("here={}\ntasks={}\ngrace={:.3f}\noptions=(", shell_quoted(directory), launch.tasks.size(),
                      static_cast<double>(launch.grace.count()) / 1e6);
-  for (const auto& option : options) out += quoted(option) + " ";
+  for (const auto& option : options) out += shell_quoted(option) + " ";
   out.back() = ')';
   return out + std::string(kBatch);
 }
 
 std::string task_script(const Launch& launch, const std::string& directory) {
-  std::string out = fmt::format("here={}\n", quoted(directory)) + std::string(kTask);
-  out += fmt::format("cd -- {} || refuse 'the work directory cannot be entered'\n", quoted(launch.work_directory));
+  std::string out = fmt::format("here={}\n", shell_quoted(directory)) + std::string(kTask);
+  out +=
+      fmt::format("cd -- {} || refuse 'the work directory cannot be entered'\n", shell_quoted(launch.work_directory));
   out += "exec 2>&1\nunset SLURM_EXPORT_ENV SLURM_HOSTFILE OLDPWD HOME USER LOGNAME LC_ALL\n";
   const bool slurm_shows_gpus = gpus_per_task(launch) > 0;
   for (const auto& [name, value] : launch.environment) {
     if (name == "CUDA_VISIBLE_DEVICES" && slurm_shows_gpus) continue;
     if (name == "MASTER_ADDR" || name == "MASTER_PORT") continue;
-    out += fmt::format("export {}={}\n", name, quoted(value));
+    out += fmt::format("export {}={}\n", name, shell_quoted(value));
   }
   out += "export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS\n";
-  const auto program = quoted(launch.command.front());
+  const auto program = shell_quoted(launch.command.front());
   const auto refuse =
-      fmt::format("refuse {}\n", quoted("the command cannot be run: " + launch.command.front().substr(0, 200)));
+      fmt::format("refuse {}\n", shell_quoted("the command cannot be run: " + launch.command.front().substr(0, 200)));
   // Looked for first, because the shell's own complaint would be in the log.
   out += fmt::format("type -P -- {} >/dev/null || {}shopt -s execfail\nexec --", program, refuse);
-  for (const auto& word : launch.command) out += " " + quoted(word);
+  for (const auto& word : launch.command) out += " " + shell_quoted(word);
   out += "\n" + refuse;
   return out;
 }
 
 std::string after_script(const std::string& directory) {
-  return fmt::format("#!/bin/bash\nhere={}\n", quoted(directory)) + std::string(kAfter);
+  return fmt::format("#!/bin/bash\nhere={}\n", shell_quoted(directory)) + std::string(kAfter);
 }
 
 std::string hosts_file(const Launch& launch) {

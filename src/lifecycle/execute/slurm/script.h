@@ -33,7 +33,7 @@ inline constexpr std::string_view kClaim = "claim", kStatus = "status", kRefused
 std::string log_name(int rank);
 
 // One word of a shell command that stands for exactly this text.
-std::string quoted(std::string_view text);
+std::string shell_quoted(std::string_view text);
 
 // Everything about it that Slurm, or the scripts, cannot carry out.
 std::vector<Fault> faults_of(const Launch& launch, const Settings& settings);

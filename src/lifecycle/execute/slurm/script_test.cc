@@ -152,7 +152,7 @@ TEST_F(TaskScript, PassesEveryByteOn) {
   launch.environment = {{"NASTY", nasty}, {"EMPTY", ""}};
   launch.command = {"bash", "-c", "printf %s \"$NASTY\""};
   EXPECT_EQ(run(launch).output, nasty);
-  EXPECT_EQ(quoted("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_quoted("it's"), "'it'\\''s'");
 }
 
 TEST_F(TaskScript, KnowsItsPlaceAndBecomesTheCommand) {
