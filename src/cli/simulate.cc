@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -27,7 +28,7 @@ using schedule::Simulated;
 using schedule::Trace;
 
 struct SimulateOptions {
-  std::string trace, plot, since = "30d";
+  std::string trace, plot, save, since = "30d";
   std::vector<std::string> quotas;  // QUEUE=CPUS
   int nodes = 0;
   int add_nodes = 0;
@@ -105,6 +106,31 @@ Trace read_trace(Session& session, const SimulateOptions& options) {
   text << in.rdbuf();
   return options.trace.ends_with(".csv") ? schedule::read_gpu_csv(text.str(), options.nodes)
                                          : schedule::read_swf(text.str());
+}
+
+// In the Standard Workload Format: processors and times; what it has no column for is left out.
+void save_swf(const std::string& path, const Trace& trace) {
+  const auto seconds = [](schedule::Micros span) { return std::llround(schedule::in_seconds(span)); };
+  std::int64_t processors = 0;
+  for (const auto& node : trace.nodes) processors += node.capacity.cpu_millis / 1000;
+  const auto first = trace.jobs.empty() ? schedule::Micros(0) : trace.jobs.front().submitted;
+  std::string out = fmt::format("; Version: 2.2\n; UnixStartTime: {}\n; MaxProcs: {}\n", seconds(first), processors);
+  std::map<std::string, std::size_t> users, names, queues;  // by number, in the order in which they come
+  const auto number = [](auto& all, const std::string& key) {
+    return all.try_emplace(key, all.size() + 1).first->second;
+  };
+  for (std::size_t i = 0; i < trace.jobs.size(); ++i) {
+    const auto& job = trace.jobs[i];
+    const auto wide = std::max<std::int64_t>((job.task.cpu_millis * job.tasks + 999) / 1000, 1);
+    const auto memory = job.task.memory_bytes * job.tasks / wide / 1024;
+    out += fmt::format("{} {} -1 {} {} -1 {} {} {} {} 1 {} -1 {} {} -1 -1 -1\n", i + 1, seconds(job.submitted - first),
+                       std::max<std::int64_t>(seconds(job.ran), 1), wide, memory, wide,
+                       job.limit == schedule::kNever ? -1 : seconds(job.limit), memory, number(users, job.user),
+                       number(names, job.name), number(queues, job.queue));
+  }
+  ResultFile file(path);
+  file.write(as_bytes(out));
+  file.keep();
 }
 
 struct Named {
@@ -231,6 +257,7 @@ Simulated policy_of(const std::string& name) {
 void simulate(Session& session, SimulateOptions options) {
   if (options.policies.empty()) options.policies = {"fifo", "easy", "falaj"};
   const Trace trace = read_trace(session, options);
+  if (!options.save.empty()) save_swf(options.save, trace);
   std::vector<Named> rows;
   for (const std::string& name : options.policies) {
     if (name == "least-attained") {
@@ -310,6 +337,8 @@ void add_simulate_commands(CLI::App& app, Session& session) {
   add_options(*simulate_command, *options);
   simulate_command->add_option("--policy", options->policies, "Only these; may be repeated")
       ->check(CLI::IsMember({"fifo", "easy", "falaj", "falaj-no-trials", "least-attained"}));
+  simulate_command->add_option("--save", options->save,
+                               "Keep the jobs as a file in the Standard Workload Format, to be run again elsewhere");
   simulate_command->callback([&session, options] { simulate(session, *options); });
 
   auto* what_if_command =
