@@ -551,6 +551,9 @@ Explanation Jobs::explain(const Record& record) {
     out.text = in_words(wait);
     if (wait.reason == schedule::Reason::not_before && record.life.not_before_us > 0)
       out.text += " before " + format_time(record.life.not_before_us);
+    if (wait.reason == schedule::Reason::no_node || wait.reason == schedule::Reason::resources)
+      for (const auto& pool : outlook->pools)
+        if (pool.coming > 0) out.text += fmt::format("; {} nodes of pool {} are coming", pool.coming, pool.name);
     if (!wait.behind.empty()) out.behind = wait.behind.str();
     if (wait.reserved != schedule::kNever) out.promised_us = wait.reserved.count();
     return out;
@@ -641,8 +644,12 @@ std::size_t Jobs::retain() {
   std::size_t gone = 0;
   for (const auto& [where, rules] : keep_rules(parts_.resources, *snapshot)) {
     const sql::Act act{"system/retention", "job.delete", where.scope().str(), ""};
+    const auto shortest = std::min_element(rules.begin(), rules.end(),
+                                           [](const auto& a, const auto& b) { return a.keep_us < b.keep_us; });
     for (std::string after; !stopping();) {
       const auto page = store_.ended(where, after, kAtOnce);
+      // Ids are in the order of submission: from here on all are too young.
+      if (page.empty() || page.front().submitted_us + shortest->keep_us > now) break;
       std::vector<Record> due;
       for (const auto& record : page)
         if (is_due(rules, record, now) && !needed.contains(record.id.str()) && !needed.contains(record.array))
