@@ -40,6 +40,7 @@ void Dispatcher::take(NodesSeen&& news) {
 void Dispatcher::take(RulesChanged&&) {
   rules_ = parts_.rules();
   bursts_ = has_burst(rules_);
+  pools_.keep_only(rules_);
   pools_due_ = Micros(0);
   set_queues();
   refresh_jobs();
@@ -231,6 +232,7 @@ void Dispatcher::load() {
   rules_ = parts_.rules();
   bursts_ = has_burst(rules_);
   pools_.load(book_.pools());
+  pools_.keep_only(rules_);
   orders_.clear();
   restoring_ = true;
   set_queues();

@@ -261,6 +261,18 @@ void Pools::left(const std::string& node) {
     if (std::erase(life.leaving, node) > 0) note(name);
 }
 
+void Pools::keep_only(const Rules& rules) {
+  for (auto& [name, life] : lives_) {
+    const auto declared = std::find_if(rules.pools.begin(), rules.pools.end(),
+                                       [&known = name](const auto& pool) { return pool.first == known; });
+    if (declared != rules.pools.end() && is_scaled(declared->second)) continue;
+    if (life.coming == 0 && life.leaving.empty()) continue;
+    life.coming = 0;
+    life.leaving.clear();  // whoever took over its nodes may use them
+    note(name);
+  }
+}
+
 std::vector<PoolChange> Pools::take_changes() {
   std::vector<PoolChange> out;
   for (auto& [name, change] : std::exchange(changes_, {})) {

@@ -80,6 +80,7 @@ class Pools {
 
   bool is_leaving(const std::string& node) const;
   void left(const std::string& node);  // its executor has it no more
+  void keep_only(const Rules& rules);  // what pools that are declared no more wanted is forgotten
   void uses(const std::string& node) { idle_.erase(node); }
   std::vector<PoolChange> take_changes();
   std::vector<PoolView> views(const schedule::State& state, const Rules& rules) const;

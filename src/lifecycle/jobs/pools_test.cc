@@ -119,6 +119,16 @@ TEST_F(PoolsTest, IdleNodesGetNothingNewWhileTheyAreGivenBack) {
   EXPECT_FALSE(pools.is_leaving("c1"));
 }
 
+TEST_F(PoolsTest, NodesOfAPoolThatIsNoMoreAreUsedAgain) {
+  node("c1", 4);
+  pools.look(state, rules, kPoolStart);
+  ASSERT_EQ(pools.look(state, rules, kPoolStart + minutes(15)).size(), 1u);
+  EXPECT_TRUE(pools.is_leaving("c1"));
+  rules.pools.clear();
+  pools.keep_only(rules);
+  EXPECT_FALSE(pools.is_leaving("c1"));
+}
+
 TEST_F(PoolsTest, SpendIsCountedByTheDayAndSurvivesARestart) {
   node("c1", 4);
   cloud().idle_after_us = kYearUs;
