@@ -297,6 +297,33 @@ TEST_F(JobsTest, AHookBringsANodeForAJobThatNoneHolds) {
   EXPECT_TRUE(executor->violations().empty());
 }
 
+TEST_F(JobsTest, ABurstPoolIsForWhoWouldMissADeadlineElsewhere) {
+  executor->run_for(seconds(100'000), seconds(100'000));
+  execute::Node node;
+  node.name = "c1";
+  node.cpu_millis = 4000;
+  node.memory_bytes = std::int64_t{16} << 30;
+  executor->add_node(node);
+  resources->apply(base.act("resource.apply"),
+                   resource::read_documents("pools",
+                                            "{apiVersion: falaj/v1, kind: NodePool, metadata: {name: cloud}, spec: "
+                                            "{nodes: ['c*'], burst: true, waitTarget: 300d}}"),
+                   [](std::string_view, const iam::Scope&) { return std::nullopt; });
+  JobSpec whole;
+  whole.cpus = 4;
+  whole.time_limit_us = 200'000 * kSecondUs;
+  EXPECT_EQ(after(submit(whole)[0].id, runs, false).life.places.at(0).node, "n1");
+  const auto patient = submit(whole)[0].id;
+  const auto why = [&](JobId id) { return jobs->explain(jobs->job(kFlights, id)).reason; };
+  for (const auto until = real.now() + kPatience; why(patient) == "new" && real.now() < until;) {
+  }
+  auto urgent = whole;
+  urgent.expected_us = 3600 * kSecondUs;
+  urgent.deadline = format_time(base.clock.wall().count() + 100'000 * kSecondUs);
+  EXPECT_EQ(after(submit(urgent)[0].id, runs).life.places.at(0).node, "c1");
+  EXPECT_EQ(jobs->job(kFlights, patient).life.phase, Phase::admitted);
+}
+
 TEST_F(JobsTest, AJobThatHoldsProcessorsAndDoesNothingIsToldOf) {
   executor->run_for(seconds(100'000), seconds(100'000));
   executor->set_busy(0.01);
