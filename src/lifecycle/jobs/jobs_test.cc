@@ -43,6 +43,8 @@ class JobsTest : public testing::Test {
     JobsOptions options;
     options.launch.directory = dir / "jobs";
     options.launch.url = [] { return "http://127.0.0.1:1"; };
+    options.dispatcher.idle_after = std::chrono::minutes(2);
+    options.usage_every = seconds(10);
     jobs = std::make_unique<Jobs>(Jobs::Parts{*base.database, *resources, *base.directory, *base.vault, *track,
                                               base.clock, base.random, *base.metrics, bell},
                                   Jobs::Executors{{"local", executor.get()}}, std::move(options));
@@ -289,6 +291,12 @@ TEST_F(JobsTest, AHookBringsANodeForAJobThatNoneHolds) {
     return pools.size() == 1 && pools[0].up == 0 && pools[0].leaving == 0;
   }));
   EXPECT_GT(jobs->pools()[0].spent, 0);
+  const auto returned = [&] {
+    for (const auto& event : jobs->pool_events("cloud", 10))
+      if (event.what == "returned") return true;
+    return false;
+  };
+  ASSERT_TRUE(await(returned));
   std::vector<std::string> what;
   for (const auto& event : jobs->pool_events("cloud", 10))
     if (event.what != "failed")
