@@ -8,6 +8,7 @@
 #include "foundation/base/error.h"
 #include "storage/online/lmdb_environment.h"
 #include "storage/online/lmdb_writer.h"
+#include "storage/online/opened_rows.h"
 #include "storage/online/probe.h"
 #include "storage/online/store.h"
 
@@ -67,15 +68,18 @@ class Cursor {
 
 class LmdbSnapshot final : public Snapshot {
  public:
-  explicit LmdbSnapshot(Environment& environment) : environment_(environment), txn_(environment.begin_read()) {}
+  LmdbSnapshot(Environment& environment, OpenedRows& lately)
+      : environment_(environment), lately_(lately), txn_(environment.begin_read()) {}
   ~LmdbSnapshot() override { environment_.end_read(txn_); }
 
   void get(const Space& space, std::span<const BytesView> entity_keys, std::span<std::optional<Row>> out) override {
     CHECK(entity_keys.size() == out.size(), "there is a place for every row");
     Space::Opening opening(space);
+    // One state for all: what a transaction sees is named by the newest commit it knows of.
+    const auto state = space.seals() ? mdb_txn_id(txn_) : 0;
     for (std::size_t at = 0; at < out.size(); at += kBlock) {
       const auto n = std::min(kBlock, out.size() - at);
-      get_block(space, opening, entity_keys.subspan(at, n), out.subspan(at, n));
+      get_block(space, opening, state, entity_keys.subspan(at, n), out.subspan(at, n));
     }
   }
 
@@ -95,32 +99,40 @@ class LmdbSnapshot final : public Snapshot {
   }
 
  private:
-  static constexpr std::size_t kBlock = 64;
+  static constexpr std::size_t kBlock = 16;
   static constexpr std::size_t kHereBytes = 896;      // with the rest, as much as an allocator hands out at once
   static constexpr std::size_t kFetchedAhead = 1024;  // bytes of a row that come while the next ones are looked for
 
-  // Finds all, then opens all: one piece of memory for what is opened, and none for what lies in the map.
-  void get_block(const Space& space, Space::Opening& opening, std::span<const BytesView> keys,
+  // Gives what was opened lately; of the others finds all, then opens all, so that they come while others are looked
+  // for.
+  void get_block(const Space& space, Space::Opening& opening, std::uint64_t state, std::span<const BytesView> keys,
                  std::span<std::optional<Row>> out) {
+    const auto room = [this](std::size_t bytes) { return room_for(bytes); };
     std::array<Address, kBlock> addresses;
     MDB_val records[kBlock];  // not std::optional: a request for one row would clear all of them first
-    std::size_t bytes = 0;
     for (std::size_t i = 0; i < keys.size(); ++i) {
       addresses[i] = space.address(keys[i]);
+      if (state > 0) lately_.fetch(addresses[i]);
+    }
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      records[i] = {0, nullptr};
+      out[i].reset();
+      if (state > 0 && (out[i] = lately_.in_state(space, addresses[i], state, room))) continue;
       const auto found = find(txn_, environment_.table(), addresses[i]);
-      records[i] = found ? value_of(*found) : MDB_val{0, nullptr};
-      if (!found) continue;
-      bytes += Space::payload_size(*found);
+      if (!found) {
+        if (state > 0) lately_.forget(addresses[i]);
+        continue;
+      }
+      records[i] = value_of(*found);
       for (std::size_t line = 64; line < std::min(found->size(), kFetchedAhead); line += 64)
         __builtin_prefetch(found->data() + line);
     }
-    std::byte* to = room_for(bytes);
     for (std::size_t i = 0; i < keys.size(); ++i) {
-      out[i].reset();
       if (!records[i].mv_data) continue;
       const auto record = bytes_of(records[i]);
-      out[i] = opening.open(addresses[i], record, to);
-      to += Space::payload_size(record);
+      if (state > 0 && (out[i] = lately_.from_record(space, addresses[i], record, state, room))) continue;
+      out[i] = opening.open(addresses[i], record, room_for(Space::payload_size(record)));
+      if (state > 0) lately_.keep(addresses[i], record, state, *out[i]);
     }
   }
 
@@ -131,6 +143,7 @@ class LmdbSnapshot final : public Snapshot {
   }
 
   Environment& environment_;
+  OpenedRows& lately_;
   MDB_txn* const txn_;
   std::vector<std::unique_ptr<std::byte[]>> opened_;
   std::size_t here_used_ = 0;
@@ -140,11 +153,12 @@ class LmdbSnapshot final : public Snapshot {
 class LmdbReader final : public Reader {
  public:
   LmdbReader(const std::string& directory, const LmdbOptions& options)
-      : environment_(directory, options, Environment::Mode::read) {}
-  std::unique_ptr<Snapshot> snapshot() override { return std::make_unique<LmdbSnapshot>(environment_); }
+      : environment_(directory, options, Environment::Mode::read), lately_(options.opened_bytes) {}
+  std::unique_ptr<Snapshot> snapshot() override { return std::make_unique<LmdbSnapshot>(environment_, lately_); }
 
  private:
   Environment environment_;
+  OpenedRows lately_;
 };
 
 class LmdbStore final : public Store {
@@ -152,9 +166,10 @@ class LmdbStore final : public Store {
   LmdbStore(const std::string& directory, Metrics& metrics, const LmdbOptions& options)
       : probe_(metrics),
         environment_(directory, options, Environment::Mode::write),
+        lately_(options.opened_bytes),
         writer_(environment_, probe_, options.waiting_max) {}
 
-  std::unique_ptr<Snapshot> snapshot() override { return std::make_unique<LmdbSnapshot>(environment_); }
+  std::unique_ptr<Snapshot> snapshot() override { return std::make_unique<LmdbSnapshot>(environment_, lately_); }
 
   std::size_t put(const Space& space, std::span<const Write> writes) override {
     if (writes.empty()) return 0;
@@ -217,6 +232,7 @@ class LmdbStore final : public Store {
       }
       return MDB_SUCCESS;
     });
+    for (const auto entity_key : entity_keys) lately_.forget(space.address(entity_key));  // not even in memory
     return erased;
   }
 
@@ -269,6 +285,7 @@ class LmdbStore final : public Store {
 
   Probe probe_;
   Environment environment_;
+  OpenedRows lately_;
   LmdbWriter writer_;  // last: its thread uses the others
 };
 

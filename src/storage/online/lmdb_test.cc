@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "foundation/base/testing.h"
+#include "foundation/sys/random.h"
 #include "storage/online/testing.h"
 
 namespace falaj::online {
@@ -114,6 +115,60 @@ TEST_F(Lmdb, AnotherKeyOrPlaceDoesNotOpenARow) {
   const Space clear = Space::in_the_clear(as_bytes("acme/view"));
   Space::Sealing(clear).append_record(forged, space.address(as_bytes("a")), {5, 6, as_bytes("value")});
   EXPECT_ERROR(opening.open(space.address(as_bytes("a")), forged, out.data()), Code::corrupt);
+}
+
+// Rows that were opened lately are given again from memory: each snapshot must still see what it saw, whatever was
+// written meanwhile, however small that memory is.
+TEST_F(Lmdb, WhatWasOpenedLatelyIsNeverOlderOrNewerThanTheSnapshot) {
+  const Space space = make_space();
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{4096}, std::size_t{1} << 20}) {
+    std::filesystem::remove_all(where_);
+    LmdbOptions options;
+    options.opened_bytes = bytes;
+    const auto store = open(options);
+    sys::SimRandom random(bytes + 1);
+    std::map<std::string, std::string> now;
+    std::int64_t event = 0;
+    for (int round = 0; round < 60; ++round) {
+      const auto before = now;
+      const auto old = store->snapshot();
+      for (int i = 0; i < 5; ++i) {
+        const auto entity = "entity " + std::to_string(random.below(40));
+        if (random.below(4) == 0) {
+          const BytesView name = as_bytes(entity);
+          store->erase(space, {&name, 1});
+          now.erase(entity);
+        } else {
+          now[entity] =
+              std::string(random.below(600), static_cast<char>('a' + random.below(26))) + std::to_string(event);
+          put(*store, space, entity, event++, now[entity]);
+        }
+      }
+      const auto latest = store->snapshot();
+      for (int i = 0; i < 80; ++i) {
+        const auto entity = "entity " + std::to_string(random.below(40));
+        const BytesView name = as_bytes(entity);
+        for (const bool is_old : {i % 2 == 0, i % 3 == 0}) {
+          std::optional<Row> row;
+          (is_old ? old : latest)->get(space, {&name, 1}, {&row, 1});
+          const auto& expected = is_old ? before : now;
+          const auto found = expected.find(entity);
+          ASSERT_EQ(row.has_value(), found != expected.end()) << entity << " in round " << round;
+          if (row) {
+            ASSERT_EQ(as_text(row->payload), found->second);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Lmdb, WhatWasOpenedLatelyIsNotForThoseWithoutItsKey) {
+  const auto store = open();
+  put(*store, make_space({1}), "a", 1, "secret");
+  EXPECT_EQ(get(*store, make_space({1}), "a"), "secret");
+  EXPECT_ERROR(get(*store, make_space({2}), "a"), Code::denied);
+  EXPECT_EQ(get(*store, make_space({1, 2}), "a"), "secret");
 }
 
 TEST_F(Lmdb, IsOpenOnceInAProcess) {

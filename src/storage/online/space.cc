@@ -172,6 +172,12 @@ Row Space::Opening::open(const Address& address, BytesView record, std::byte* ou
   return row;
 }
 
+void Space::must_have_key_of(BytesView record) const {
+  std::uint32_t number = 0;
+  std::memcpy(&number, record.data() + 4, 4);
+  key(number);
+}
+
 std::size_t Space::payload_size(BytesView record) {
   constexpr std::size_t kOther = kRecordHeadBytes + crypto::kRecordOverheadBytes;
   return record.size() > kOther && record[0] == std::byte{kSealed} ? record.size() - kOther : 0;

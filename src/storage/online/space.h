@@ -87,6 +87,7 @@ class Space {
     std::optional<crypto::RecordOpener> opener_;
     std::uint32_t number_ = 0;
   };
+  void must_have_key_of(BytesView record) const;      // throws denied
   static std::size_t payload_size(BytesView record);  // of one that must be opened elsewhere; 0 when in the clear
 
  private:

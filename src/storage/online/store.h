@@ -92,6 +92,7 @@ struct LmdbOptions {
   std::uint64_t map_bytes_max = std::uint64_t{1} << 40;  // the map doubles up to here; it is address space, not memory
   unsigned readers_max = 1024;                           // snapshots at once, over all processes
   std::size_t waiting_max = 4096;                        // writes waiting for a commit
+  std::size_t opened_bytes = std::size_t{64} << 20;      // of rows that were opened lately, in this process's memory
   // The map cannot grow while somebody reads. A request's snapshot lives for milliseconds; whoever holds one for longer
   // than this must not stop all writers: the write that needs room is then refused.
   sys::Micros grow_wait_max = std::chrono::seconds(5);
