@@ -78,7 +78,7 @@ std::vector<track::Batch> parse_told(std::string_view lines, std::int64_t now_ms
     const auto line = lines.substr(0, end);
     lines = end == std::string_view::npos ? std::string_view() : lines.substr(end + 1);
     try {
-      const auto value = json::parse(line);
+      const auto value = parse_json(line);
       if (value.is_object()) take_line(value.get_object(), now_ms, out);
     } catch (const Error&) {  // no JSON
     }
