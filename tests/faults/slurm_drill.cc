@@ -205,6 +205,15 @@ class Drill {
     return std::string(get(path(id) + "/logs", query).at("text").as_string());
   }
 
+  std::string metrics() {
+    std::string out;
+    call([&](client::ApiClient& api) {
+      api.download(
+          net::Method::get, "/metrics", {}, nullptr, [](auto) {}, [&](BytesView piece) { out += as_text(piece); });
+    });
+    return out;
+  }
+
   Submitted submit(const std::string& tenant, const std::string& text) {
     json::value answer;
     call([&](client::ApiClient& api) {
@@ -341,6 +350,9 @@ class Drill {
     await("here", quick, "its end", is_over);
     must(clock_.now() - nearby < kAway,
          fmt::format("a job here took {:.1f} s while Slurm was away", seconds_since(nearby)));
+    await("there", late, "word that Slurm is away", [&](const json::value&) {
+      return metrics().find("falaj_jobs_executor_up{executor=\"slurm\"} 0") != std::string::npos;
+    });
     program_->kill();
     std::ofstream(fmt::format("{}/shared/jobs/{}/checkpoint/go", directory_, steady)) << "go\n";
     program_->start();

@@ -329,6 +329,8 @@ void Jobs::watch(const std::string& name) {
   std::uint64_t seen = 0;
   sys::Micros nodes_due{0}, usage_due = parts_.clock.now() + options_.usage_every;
   bool silent = false;
+  auto& answers =
+      parts_.metrics.gauge("falaj_jobs_executor_up", "1 while an executor answers, 0 while not.", {{"executor", name}});
   while (!stopping()) {
     try {
       if (parts_.clock.now() >= nodes_due) {
@@ -343,8 +345,10 @@ void Jobs::watch(const std::string& name) {
       dispatcher_->tell(Seen{name, std::move(reports)});
       if (silent) log::info("executor_answers", {{"executor", name}});
       silent = false;
+      answers.Set(1);
     } catch (const Error& e) {
       if (stopping()) return;
+      answers.Set(0);
       if (!silent) log::warn("executor_silent", {{"executor", name}, {"why", e.what()}});
       silent = true;
       rest(kRestAfterFailure);
