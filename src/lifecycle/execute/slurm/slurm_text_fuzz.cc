@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   Evidence evidence;
   evidence.claimed = size % 2 == 0;
   evidence.end = parse_end(text);
-  evidence.used = parse_used(text).value_or(Used{});
+  evidence.used = parse_used(text).value_or(execute::Used{});
   evidence.status = evidence.refused = text;
   if (size % 3 != 0) evidence.refused.clear();
   for (const auto stop : {Stop::none, Stop::asked, Stop::time_limit}) {
