@@ -8,12 +8,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "compute/infer/session.h"
+#include "compute/train/gang.h"
 #include "compute/train/model.h"
 #include "compute/train/trainer.h"
 #include "foundation/base/error.h"
@@ -47,6 +49,25 @@ void choose_kernels(char** argv) {
   execv("/proc/self/exe", argv);  // when it fails, training is slow, not wrong
 }
 
+// Several tasks work together as the contract of jobs says; one is alone.
+std::optional<falaj::train::GangPlace> place_in_gang(const falaj::recipe::Training& training) {
+  falaj::train::GangPlace place;
+  place.ranks = std::stoul(from_environment("WORLD_SIZE", "1"));
+  if (place.ranks < 2) return std::nullopt;
+  if (training.parallel.mode != "data")
+    throw falaj::Error(falaj::Code::invalid, "parallel.mode: several tasks need one; data is there");
+  place.rank = std::stoul(from_environment("RANK"));
+  place.address = from_environment("MASTER_ADDR");
+  place.port = std::stoi(from_environment("MASTER_PORT"));
+  place.name = from_environment("FALAJ_JOB_ID", "job") + "/" + from_environment("FALAJ_ATTEMPT", "1");
+  place.lost = [](const std::string& why) {
+    fmt::print(stderr, "falaj-train: {}; the gang starts again from the last checkpoint\n", why);
+    std::fflush(nullptr);
+    std::_Exit(kCheckpointed);  // others may wait for what never comes: nothing can be unwound
+  };
+  return place;
+}
+
 falaj::recipe::Training read_recipe(const std::string& inputs) {
   constexpr std::size_t kBytesMax = 16 << 20;
   const auto bytes = falaj::sys::read_files(inputs)->read_all("training/text", kBytesMax);
@@ -66,6 +87,9 @@ int run() {
   places.run_id = from_environment("FALAJ_RUN_ID", "");
   places.runtime = from_environment("FALAJ_ONNXRUNTIME", infer::Runtime::path_beside_program().c_str());
   train::Options options;
+  options.gang = place_in_gang(training);
+  if (options.gang) places.scratch += "-" + std::to_string(options.gang->rank);
+  if (options.gang && options.gang->rank != 0) places.metrics.clear();
   options.memory_bytes = std::stoll(from_environment("FALAJ_MEMORY_BYTES", "4294967296"));
   const auto cpus =
       std::stod(from_environment("FALAJ_CPUS", std::to_string(std::thread::hardware_concurrency()).c_str()));

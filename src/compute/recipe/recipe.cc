@@ -64,9 +64,13 @@ void check_network(const Training& training, Faults& faults) {
 
 void check_parallel(const Training& training, Faults& faults) {
   const auto& mode = training.parallel.mode;
-  if (mode == "none" && training.resources.tasks > 1)
-    faults.push_back({"spec.parallel.mode",
-                      fmt::format("{} tasks need a mode: data, server, pipeline or tensor", training.resources.tasks)});
+  const auto tasks = training.resources.tasks;
+  if (mode == "none" && tasks > 1)
+    faults.push_back({"spec.parallel.mode", fmt::format("{} tasks need a mode: data", tasks)});
+  if (mode != "none" && mode != "data")
+    faults.push_back({"spec.parallel.mode", fmt::format("{} is not there yet; data is", mode)});
+  if (const auto batch = batch_size(training.network); mode == "data" && batch && *batch < tasks)
+    faults.push_back({"spec.network.batch", fmt::format("{} tasks cannot share {} rows a step", tasks, *batch)});
   if (mode != "none" && training.model == "xgboost")
     faults.push_back({"spec.parallel.mode", "is for networks; xgboost uses all processors of one task"});
   if (training.network.precision == "fp16" && training.resources.gpus == 0)

@@ -16,6 +16,8 @@
 
 namespace falaj::train {
 
+class Gang;
+
 using loader::Objective;
 using loader::Packed;
 using loader::Part;
@@ -51,6 +53,7 @@ struct Surroundings {
   std::function<void(const Told&)> tell;
   std::function<bool()> must_stop;  // somebody wants the place: save what was learned, and go
   int threads = 1;
+  Gang* gang = nullptr;  // null: alone
 };
 
 // Thrown when must_stop() was obeyed: what was learned is in the checkpoint.

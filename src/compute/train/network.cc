@@ -4,12 +4,16 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "compute/loader/batches.h"
+#include "compute/train/checkpoint_writer.h"
+#include "compute/train/gang.h"
+#include "compute/train/gang_gradients.h"
 #include "compute/train/layers.h"
 #include "compute/train/model.h"
 #include "compute/train/score.h"
@@ -39,14 +43,18 @@ class NetworkModel final : public Model {
     for (std::size_t i = 0; i < values_.size(); ++i)
       std::memcpy(weights_[i].data_ptr<float>(), values_[i].data(), values_[i].size() * sizeof(float));
   }
-  std::vector<float> predict(const Packed& rows) override { return predict(plan_, weights_, rows, objective_); }
+  std::vector<float> predict(const Packed& rows) override {
+    return predict(plan_, weights_, rows, 0, rows.rows(), objective_);
+  }
 
-  static std::vector<float> predict(const Plan& plan, const Weights& weights, const Packed& rows, Objective objective) {
+  // Of the rows from `first` to before `last`.
+  static std::vector<float> predict(const Plan& plan, const Weights& weights, const Packed& rows, std::size_t first,
+                                    std::size_t last, Objective objective) {
     torch::NoGradGuard no_gradient;
     std::vector<float> out;
     RowBlock block;
-    for (std::size_t first = 0; first < rows.rows(); first += kRowsAtOnce) {
-      rows.read(first, std::min(kRowsAtOnce, rows.rows() - first), block);
+    for (; first < last; first += kRowsAtOnce) {
+      rows.read(first, std::min(kRowsAtOnce, last - first), block);
       const auto in = inputs_of(block, rows.layout());
       const auto predicted = linked(forward(plan, weights, in.numbers, in.ids, false), objective).contiguous();
       out.insert(out.end(), predicted.data_ptr<float>(), predicted.data_ptr<float>() + predicted.numel());
@@ -67,6 +75,31 @@ class NetworkModel final : public Model {
   Weights weights_;
   const Objective objective_;
 };
+
+// What rank 0 has, everywhere.
+std::optional<Checkpoint> shared(Gang& gang, const std::optional<Checkpoint>& mine) {
+  ByteWriter out;
+  if (mine) {
+    out.u64(mine->number);
+    out.u32(static_cast<std::uint32_t>(mine->parts.size()));
+    for (const auto& [name, bytes] : mine->parts) {
+      out.text(name);
+      out.u64(bytes.size());
+      out.raw(bytes);
+    }
+  }
+  const auto encoded = gang.share(out.take());
+  if (encoded.empty()) return std::nullopt;
+  ByteReader in(encoded, encoded.size());
+  Checkpoint checkpoint;
+  checkpoint.number = in.u64();
+  for (auto parts = in.u32(); parts > 0; --parts) {
+    auto name = in.text();
+    const auto content = in.raw(in.u64());
+    checkpoint.parts.emplace(std::move(name), Bytes(content.begin(), content.end()));
+  }
+  return checkpoint;
+}
 
 struct Moments {
   double mean = 0, deviation = 1;
@@ -101,10 +134,16 @@ class NetworkTraining {
         plan_(plan_network(network_, transform, problem.outputs(), label_.mean, label_.deviation)),
         weights_(plan_, static_cast<std::uint64_t>(training.seed)),
         optimiser_(network_, plan_),
-        options_{static_cast<std::size_t>(recipe::batch_size(network_).value_or(1024)), 0, 1,
+        options_{static_cast<std::size_t>(recipe::batch_size(network_).value_or(1024)),
+                 around.gang ? around.gang->rank() : 0, around.gang ? around.gang->ranks() : 1,
                  static_cast<std::uint64_t>(training.seed), true},
         steps_(steps_of(parts.train->rows(), options_)) {
     at::set_num_threads(around.threads);
+    const auto together = std::min(options_.batch, parts.train->rows());
+    if (together < options_.ranks)
+      throw Error(Code::invalid,
+                  fmt::format("resources.tasks: {} cannot share the {} rows of a step", options_.ranks, together));
+    if (around.gang) gradients_.emplace(plan_, weights_, *around.gang);
     best_weights_ = weights_.flat().clone();
     resume();
   }
@@ -117,6 +156,8 @@ class NetworkTraining {
       run_epoch(epochs);
       evaluate(epochs);
     }
+    writer_.finish();
+    if (around_.gang) around_.gang->leave();
     torch::NoGradGuard no_gradient;
     weights_.flat().copy_(best_weights_);
     return std::make_unique<NetworkModel>(plan_, weights_.values(), problem_.objective);
@@ -128,28 +169,12 @@ class NetworkTraining {
     while (const auto* block = batches.next()) {
       const auto at = epoch_ * steps_ + step_;
       // Chance depends on the place alone: who goes on from a checkpoint draws the same.
-      torch::manual_seed(static_cast<std::uint64_t>(training_.seed) * 1'000'003 + at);
-      const auto in = inputs_of(*block, parts_.train->layout());
-      Tensor loss;
-      {
-        const bool low = network_.precision == "bf16";
-        if (low) {
-          at::autocast::set_cpu_enabled(true);
-          at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
-        }
-        const auto out = forward(plan_, weights_, in.numbers, in.ids, true);
-        if (low) {
-          at::autocast::clear_cache();
-          at::autocast::set_cpu_enabled(false);
-        }
-        loss = loss_of(out.to(torch::kFloat32), in, problem_.objective, label_.deviation);
-      }
-      if (network_.accumulate > 1) loss = loss / static_cast<double>(network_.accumulate);
-      loss.backward();
-      loss_sum_ += loss.item<float>() * static_cast<double>(network_.accumulate);
-      ++losses_;
+      torch::manual_seed((static_cast<std::uint64_t>(training_.seed) + (options_.rank << 32)) * 1'000'003 + at);
       ++step_;
-      if (step_ % static_cast<std::size_t>(network_.accumulate) == 0 || step_ == steps_) {
+      const bool whole = step_ % static_cast<std::size_t>(network_.accumulate) == 0 || step_ == steps_;
+      loss_sum_ += learn(*block, whole);
+      ++losses_;
+      if (whole) {
         optimiser_.step(weights_.flat(), weights_.gradient(), rate_at(network_, at, epochs * steps_));
         weights_.gradient().zero_();
       }
@@ -161,6 +186,62 @@ class NetworkTraining {
       tell(epochs);
       look_up(false);
     }
+  }
+
+  // Adds what these rows say to the gradient, and returns their loss; of a gang, the loss of all ranks' rows, and when
+  // the gradient is `whole`, all ranks' sum of it.
+  double learn(const RowBlock& block, bool whole) {
+    const auto in = inputs_of(block, parts_.train->layout());
+    // What all rows of the step weigh, and whether somebody wants this place. It is on its way during forward().
+    float together[] = {0, 0};
+    if (around_.gang) {
+      together[0] = in.weights.sum().item<float>();
+      together[1] = around_.must_stop() ? 1 : 0;
+      around_.gang->begin_sum(together);
+    }
+    const auto out = forward_at_precision(in);
+    std::optional<double> weight;
+    if (around_.gang) {
+      around_.gang->finish();
+      weight = together[0];
+      stop_ = stop_ || together[1] > 0;
+    }
+    const auto accumulate = static_cast<double>(network_.accumulate);
+    const auto loss = loss_of(out, in, problem_.objective, label_.deviation, weight);
+    if (gradients_ && whole) gradients_->begin();
+    (network_.accumulate > 1 ? loss / accumulate : loss).backward();
+    if (!around_.gang) return loss.item<float>();
+    told_ = {loss.item<float>()};
+    each_statistic([&](float& value) { told_.push_back(value / static_cast<float>(options_.ranks)); });
+    around_.gang->begin_sum(told_);
+    if (whole) gradients_->finish();
+    around_.gang->finish();
+    auto mean = told_.begin() + 1;
+    each_statistic([&](float& value) { value = *mean++; });
+    return told_[0];
+  }
+
+  // What layers keep of the rows they saw and nothing is learned into: ranks saw others, and agree on the mean.
+  void each_statistic(const std::function<void(float&)>& f) {
+    for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
+      if (weights_[i].requires_grad()) continue;
+      auto* values = weights_[i].data_ptr<float>();
+      for (std::int64_t at = 0; at < weights_[i].numel(); ++at) f(values[at]);
+    }
+  }
+
+  Tensor forward_at_precision(const Inputs& in) {
+    const bool low = network_.precision == "bf16";
+    if (low) {
+      at::autocast::set_cpu_enabled(true);
+      at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
+    }
+    const auto out = forward(plan_, weights_, in.numbers, in.ids, true);
+    if (low) {
+      at::autocast::clear_cache();
+      at::autocast::set_cpu_enabled(false);
+    }
+    return out.to(torch::kFloat32);
   }
 
   void tell(std::size_t epochs) {
@@ -182,7 +263,7 @@ class NetworkTraining {
       rows.read(first, std::min(kRowsAtOnce, rows.rows() - first), block);
       labels.insert(labels.end(), block.labels.begin(), block.labels.end());
     }
-    const auto predicted = NetworkModel::predict(plan_, weights_, rows, problem_.objective);
+    const auto predicted = predict(rows);
     const auto all = scores(problem_.objective, predicted, labels, problem_.outputs());
     auto decides = std::find_if(all.begin(), all.end(), [&](const auto& s) { return s.name == training_.metric; });
     if (decides == all.end()) decides = all.begin();
@@ -200,16 +281,33 @@ class NetworkTraining {
     look_up(epoch_ == epochs);
   }
 
-  // Saves when it is time to, and goes when somebody wants the place.
-  void look_up(bool at_end) {
-    const bool stop = around_.must_stop();
-    if (!stop && (at_end || around_.clock.now() - saved_ < sys::Micros(training_.checkpoints.every_us))) return;
-    if (step_ % static_cast<std::size_t>(network_.accumulate) != 0 && step_ != steps_) return;  // in the middle of one
-    save();
-    saved_ = around_.clock.now();
-    if (stop) throw Stopped{};
+  // Ranks predict a part each, and all have all of it: what follows from it they then do alike.
+  std::vector<float> predict(const Packed& rows) {
+    const auto place = [&](std::size_t rank) { return rank * rows.rows() / options_.ranks; };
+    const auto first = place(options_.rank), last = place(options_.rank + 1);
+    auto mine = NetworkModel::predict(plan_, weights_, rows, first, last, problem_.objective);
+    if (!around_.gang) return mine;
+    std::vector<float> all(rows.rows() * problem_.outputs(), 0.0F);
+    std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(first * problem_.outputs()));
+    around_.gang->sum(all);
+    return all;
   }
 
+  // Saves when it is time to, and goes when somebody wants the place. A gang agrees on that at each step, and has the
+  // same weights everywhere: rank 0 saves them, whenever it likes.
+  void look_up(bool at_end) {
+    if (!around_.gang) stop_ = stop_ || around_.must_stop();
+    if (!stop_ && (at_end || around_.clock.now() - saved_ < sys::Micros(training_.checkpoints.every_us))) return;
+    if (step_ % static_cast<std::size_t>(network_.accumulate) != 0 && step_ != steps_) return;  // in the middle of one
+    if (options_.rank == 0) save();
+    saved_ = around_.clock.now();
+    if (!stop_) return;
+    writer_.finish();
+    if (around_.gang) around_.gang->leave();
+    throw Stopped{};
+  }
+
+  // Only copies: writing goes on while the next steps are made.
   void save() {
     Checkpoint checkpoint;
     checkpoint.number = epoch_ * steps_ + step_;
@@ -228,11 +326,13 @@ class NetworkTraining {
       position.u64(n);
     checkpoint.parts["position"] = position.take();
     checkpoint.parts["transform"] = transform_.encode();
-    around_.checkpoints.save(checkpoint);
+    writer_.save(std::move(checkpoint));
   }
 
   void resume() {
-    const auto checkpoint = around_.checkpoints.newest();
+    std::optional<Checkpoint> checkpoint;
+    if (options_.rank == 0) checkpoint = around_.checkpoints.newest();
+    if (around_.gang) checkpoint = shared(*around_.gang, checkpoint);
     if (!checkpoint) return;
     torch::NoGradGuard no_gradient;
     const auto get = [&](const char* name, Tensor& tensor) {
@@ -272,6 +372,10 @@ class NetworkTraining {
   double best_ = 0, loss_sum_ = 0;
   Tensor best_weights_;
   sys::Micros saved_{0};
+  bool stop_ = false;        // somebody wants the place
+  std::vector<float> told_;  // to the gang
+  CheckpointWriter writer_{around_.checkpoints};
+  std::optional<GangGradients> gradients_;
 };
 
 }  // namespace

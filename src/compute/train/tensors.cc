@@ -87,7 +87,8 @@ Tensor linked(const Tensor& out, Objective objective) {
   return out;
 }
 
-Tensor loss_of(const Tensor& out, const Inputs& rows, Objective objective, double deviation) {
+Tensor loss_of(const Tensor& out, const Inputs& rows, Objective objective, double deviation,
+               std::optional<double> weight) {
   Tensor each;
   if (objective == Objective::binary) {
     each = torch::binary_cross_entropy_with_logits(out.squeeze(1), rows.labels, {}, {}, at::Reduction::None);
@@ -96,7 +97,8 @@ Tensor loss_of(const Tensor& out, const Inputs& rows, Objective objective, doubl
   } else {
     each = torch::mse_loss(out.squeeze(1), rows.labels, at::Reduction::None) / (deviation * deviation);
   }
-  return (each * rows.weights).sum() / rows.weights.sum();
+  const auto sum = (each * rows.weights).sum();
+  return weight ? sum / *weight : sum / rows.weights.sum();
 }
 
 Optimiser::Optimiser(const recipe::Network& network, const Plan& plan)

@@ -6,6 +6,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "compute/recipe/recipe.h"
@@ -40,8 +41,10 @@ Inputs inputs_of(const RowBlock& block, const loader::Layout& layout);
 
 Tensor forward(const Plan& plan, const Weights& weights, const Tensor& numbers, const Tensor& ids, bool training);
 Tensor linked(const Tensor& out, Objective objective);  // predictions of what forward() gave
-// Mean over the rows by their weights; `deviation`: of the label of a regression.
-Tensor loss_of(const Tensor& out, const Inputs& rows, Objective objective, double deviation);
+// Mean over the rows by their weights; `deviation`: of the label of a regression. With `weight`, that of all rows of a
+// step of which these are some, it is their share of the mean.
+Tensor loss_of(const Tensor& out, const Inputs& rows, Objective objective, double deviation,
+               std::optional<double> weight = {});
 
 // Steps over all weights at once.
 class Optimiser {

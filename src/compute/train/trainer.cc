@@ -32,10 +32,10 @@ struct Candidate {
   graph::For what;
 };
 
-std::vector<Candidate> candidates_of(const recipe::Training& training) {
+std::vector<Candidate> candidates_of(const recipe::Training& training, bool gang) {
   const Candidate trees{"xgboost", graph::For::trees}, network{"network", graph::For::network};
   if (training.model == "xgboost") return {trees};
-  if (training.model == "network") return {network};
+  if (training.model == "network" || gang) return {network};
   return {trees, network};  // trees first: on tables they are hard to beat, and quick
 }
 
@@ -76,11 +76,12 @@ class Trainer {
 
   void run() {
     began_ = clock_.now();
+    if (options_.gang) gang_.emplace(*options_.gang, clock_);
     loader::open_rows(room_, places_.rows);
     Rows rows(room_, training_);
     describe(rows.problem());
     std::optional<Trained> best;
-    for (const auto& candidate : candidates_of(training_)) {
+    for (const auto& candidate : candidates_of(training_, gang_.has_value())) {
       if (best && clock_.now() - began_ > sys::Micros(training_.budget_us)) {
         notes_.push_back(fmt::format("{} was not tried: the budget was used up.", candidate.kind));
         continue;
@@ -89,7 +90,7 @@ class Trainer {
       if (best) note_choice(*best, trained);
       if (!best || better(trained, *best)) best = std::move(trained);
     }
-    finish(rows, *best);
+    if (first_rank()) finish(rows, *best);
   }
 
  private:
@@ -135,22 +136,34 @@ class Trainer {
     journal_.say(notes_.back());
   }
 
+  bool first_rank() const { return !gang_ || gang_->rank() == 0; }
+
+  // What was learned of the columns is kept with the weights that were learned from it, and is the same for all ranks.
+  graph::Transform transform_of(Rows& rows, const Candidate& candidate, Checkpoints& checkpoints) {
+    Bytes encoded;
+    if (first_rank()) {
+      if (const auto saved = checkpoints.newest()) {
+        encoded = saved->parts.at("transform");
+        journal_.say(fmt::format("{}: going on from checkpoint {}", candidate.kind, saved->number));
+      } else {
+        journal_.begin("columns");
+        encoded = rows.fit(features_of(training_, rows.problem(), candidate.what),
+                           [&](double done) { journal_.progress("columns", done, ""); })
+                      .encode();
+      }
+    }
+    if (gang_) encoded = gang_->share(std::move(encoded));
+    return graph::Transform::decode(encoded);
+  }
+
   Trained learn(Rows& rows, const Candidate& candidate) {
     Checkpoints checkpoints(*checkpoint_files_, fmt::format("{}-", candidate.kind),
                             static_cast<std::size_t>(training_.checkpoints.keep));
-    // What was learned of the columns is kept with the weights that were learned from it.
-    std::optional<graph::Transform> transform;
-    if (const auto saved = checkpoints.newest()) {
-      transform = graph::Transform::decode(saved->parts.at("transform"));
-      journal_.say(fmt::format("{}: going on from checkpoint {}", candidate.kind, saved->number));
-    } else {
-      journal_.begin("columns");
-      transform = rows.fit(features_of(training_, rows.problem(), candidate.what),
-                           [&](double done) { journal_.progress("columns", done, ""); });
-    }
+    const auto transform = transform_of(rows, candidate, checkpoints);
     journal_.begin("rows");
-    auto parts = rows.pack(*transform, *scratch_, [&](double done) { journal_.progress("rows", done, ""); });
-    Surroundings around{clock_, checkpoints, {}, options_.must_stop, options_.threads};
+    auto parts = rows.pack(transform, *scratch_, [&](double done) { journal_.progress("rows", done, ""); });
+    Surroundings around{clock_, checkpoints, {}, options_.must_stop, options_.threads, gang_ ? &*gang_ : nullptr};
+    if (gang_) gang_->meet();  // some read faster than others
     journal_.begin(candidate.kind);
     around.tell = [&](const Told& told) {
       std::string text;
@@ -159,11 +172,12 @@ class Trainer {
       journal_.progress(candidate.kind, static_cast<double>(told.step) / static_cast<double>(told.steps), text);
     };
     auto model = candidate.what == graph::For::trees
-                     ? train_trees(training_, rows.problem(), *transform, parts, around)
-                     : train_network(training_, rows.problem(), *transform, parts, around);
+                     ? train_trees(training_, rows.problem(), transform, parts, around)
+                     : train_network(training_, rows.problem(), transform, parts, around);
+    if (!first_rank()) return {candidate, transform, nullptr, std::move(model), {}};
     const auto all = scores(rows.problem().objective, model->predict(*parts.valid), labels_of(*parts.valid),
                             rows.problem().outputs(), groups_if_ranked(rows.problem(), *parts.valid));
-    return {candidate, *transform, std::move(parts.test), std::move(model), decide(all)};
+    return {candidate, transform, std::move(parts.test), std::move(model), decide(all)};
   }
 
   static std::vector<float> groups_if_ranked(const Problem& problem, const Packed& rows) {
@@ -244,6 +258,7 @@ class Trainer {
   Journal journal_;
   const std::unique_ptr<sys::Files> scratch_, checkpoint_files_, outputs_;
   table::Workspace room_;
+  std::optional<Gang> gang_;
   std::vector<std::string> notes_;
   sys::Micros began_{0};
 };

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "compute/recipe/recipe.h"
+#include "compute/train/gang.h"
 #include "foundation/sys/clock.h"
 
 namespace falaj::train {
@@ -25,6 +27,7 @@ struct Options {
   std::int64_t memory_bytes = std::int64_t{4} << 30;
   int threads = 1;
   std::function<bool()> must_stop;
+  std::optional<GangPlace> gang;  // of several tasks; only rank 0 saves, tells and leaves something
 };
 
 // From rows to <outputs>/model: a checked ONNX model, its description, and a report. Nothing is there unless all of it

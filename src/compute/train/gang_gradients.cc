@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compute/train/gang_gradients.h"
+
+#include <torch/csrc/autograd/function_hook.h>
+
+namespace falaj::train {
+
+namespace {
+constexpr std::int64_t kPieceFloats = 256 << 10;  // less is all delay, more leaves nothing to be done meanwhile
+}
+
+class GangGradients::Hook final : public torch::autograd::FunctionPostHook {
+ public:
+  Hook(GangGradients& gradients, std::size_t piece) : gradients_(gradients), piece_(piece) {}
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list&) override {
+    gradients_.ready(piece_);
+    return outputs;
+  }
+
+ private:
+  GangGradients& gradients_;
+  const std::size_t piece_;
+};
+
+GangGradients::GangGradients(const Plan& plan, Weights& weights, Gang& gang) : weights_(weights), gang_(gang) {
+  auto end = plan.parameters();
+  for (std::size_t i = plan.weights.size(); i-- > 0;) {
+    const auto count = plan.weights[i].count();
+    if (pieces_.empty() || pieces_.back().count >= kPieceFloats) pieces_.push_back({end, 0, 0, 0});
+    auto& piece = pieces_.back();
+    end -= count;
+    piece.first = end;
+    piece.count += count;
+    if (!weights[i].requires_grad()) continue;
+    ++piece.weights;
+    accumulators_.push_back(torch::autograd::impl::grad_accumulator(weights[i]));
+    hooks_.push_back(accumulators_.back()->add_post_hook(std::make_unique<Hook>(*this, pieces_.size() - 1)));
+  }
+}
+
+GangGradients::~GangGradients() {
+  for (std::size_t i = 0; i < hooks_.size(); ++i) accumulators_[i]->del_post_hook(hooks_[i]);
+}
+
+void GangGradients::begin() {
+  for (auto& piece : pieces_) piece.missing = piece.weights;
+  sent_ = 0;
+  active_ = true;
+}
+
+void GangGradients::ready(std::size_t piece) {
+  if (!active_) return;
+  --pieces_[piece].missing;
+  send_ready();
+}
+
+// In one order, which is everybody's.
+void GangGradients::send_ready() {
+  auto* gradient = weights_.gradient().data_ptr<float>();
+  for (; sent_ < pieces_.size() && pieces_[sent_].missing == 0; ++sent_)
+    gang_.begin_sum({gradient + pieces_[sent_].first, static_cast<std::size_t>(pieces_[sent_].count)});
+}
+
+void GangGradients::finish() {
+  active_ = false;
+  for (auto& piece : pieces_) piece.missing = 0;  // a weight that nothing came from
+  send_ready();
+  gang_.finish();
+}
+
+}  // namespace falaj::train
