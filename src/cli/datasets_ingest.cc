@@ -13,6 +13,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/datasets.h"
+#include "cli/idx.h"
 #include "cli/progress.h"
 #include "foundation/base/text.h"
 #include "foundation/base/yaml.h"
@@ -31,7 +32,8 @@ struct IngestOptions {
 };
 
 struct Input {
-  std::string path;  // "-" is standard input
+  std::string path;               // "-" is standard input
+  std::vector<IdxPair> images{};  // or what the directory `path` has of these
   std::string name() const { return path == "-" ? "standard input" : fs::path(path).filename().string(); }
 };
 
@@ -45,6 +47,7 @@ std::string format_by_name(std::string name) {
 
 // By the name, else by how the bytes begin.
 std::string format_of(const Input& input, std::string_view head) {
+  if (!input.images.empty()) return "csv";
   if (auto format = format_by_name(input.path); !format.empty()) return format;
   if (head.starts_with("PAR1")) return "parquet";
   if (head.starts_with("\x1f\x8b")) throw Error(Code::invalid, "--format: csv or jsonl? the bytes are gzip");
@@ -59,11 +62,17 @@ std::vector<Input> inputs_of(const std::vector<std::string>& paths) {
     if (path == "-" || fs::is_regular_file(path, error) || fs::is_fifo(path, error)) {
       out.push_back({path});
     } else if (fs::is_directory(path, error)) {
+      if (auto images = idx_pairs(path); !images.empty()) {
+        out.push_back({path, std::move(images)});
+        continue;
+      }
       std::vector<std::string> files;
       for (const auto& entry : fs::directory_iterator(path))
         if (entry.is_regular_file() && !format_by_name(entry.path().string()).empty())
           files.push_back(entry.path().string());
-      if (files.empty()) throw Error(Code::not_found, fmt::format("no .csv, .jsonl or .parquet file in {}", path));
+      if (files.empty())
+        throw Error(Code::not_found,
+                    fmt::format("no .csv, .jsonl or .parquet file and no images in IDX files in {}", path));
       std::sort(files.begin(), files.end());
       for (auto& file : files) out.push_back({std::move(file)});
     } else {
@@ -82,8 +91,12 @@ class Upload {
   // `resume`: the id of an upload of the same bytes that broke off; "" begins one.
   void send(const std::string& resume) {
     std::ifstream file;
-    if (input_.path != "-") file.open(input_.path, std::ios::binary);
-    std::istream& in = input_.path == "-" ? std::cin : file;
+    std::unique_ptr<std::istream> images;
+    if (!input_.images.empty())
+      images = idx_as_csv(input_.images);
+    else if (input_.path != "-")
+      file.open(input_.path, std::ios::binary);
+    std::istream& in = images ? *images : input_.path == "-" ? std::cin : file;
     if (!in) throw Error(Code::not_found, fmt::format("cannot read {}", input_.path));
     std::error_code error;
     const auto size = input_.path == "-" ? 0 : fs::file_size(input_.path, error);
@@ -113,6 +126,12 @@ class Upload {
   }
 
   json::value columns() {
+    if (!input_.images.empty()) {
+      const auto column = [](const char* name, const char* type) {
+        return json::object{{"name", name}, {"type", type}, {"nullable", false}};
+      };
+      return json::array{column("image", "bytes"), column("label", "int64"), column("part", "text")};
+    }
     auto with = query();
     with.emplace_back("format", format_);
     return session_.api().get(path("/columns"), with).at("columns");
@@ -249,7 +268,8 @@ void add_ingest_commands(CLI::App& dataset, Session& session) {
   auto* make =
       dataset.add_subcommand("create", "Declare a dataset with the columns that a file has, and take its rows");
   make->add_option("dataset", options->name, "NAME of the new dataset")->required();
-  make->add_option("--from", options->from, "CSV, JSON lines (both also as gzip) or Parquet; - for standard input")
+  make->add_option("--from", options->from,
+                   "CSV, JSON lines (both also as gzip) or Parquet; a directory of images as IDX; - for standard input")
       ->required();
   make->add_option("--key", options->key, "Columns that together name a row: two rows with the same are refused")
       ->delimiter(',');

@@ -263,7 +263,8 @@ void check_features(const std::vector<Column>& columns, const std::vector<Featur
     if (!names.insert(column.name).second) faults.add(where, "is there twice");
   }
   names.clear();
-  if (features.empty()) faults.add("features", "there must be one at least");
+  // Nothing of nothing is a transform: what is learned from images alone has it.
+  if (features.empty() && !columns.empty()) faults.add("features", "there must be one at least");
   if (features.size() > kFeaturesMax) faults.add("features", fmt::format("at most {}", kFeaturesMax));
   for (const auto& feature : features) {
     if (feature.name.empty() || feature.name.size() > 256 || !is_utf8(feature.name))

@@ -20,25 +20,30 @@ namespace falaj::loader {
 namespace {
 
 constexpr std::size_t kReady = 4;  // batches made ahead
+constexpr std::size_t kWindowBytesMax = 64 << 20, kWindowBlocksMax = 64;
+
+std::size_t blocks_of_window(const Layout& layout) {
+  return std::clamp<std::size_t>(kWindowBytesMax / (Order::kBlock * layout.bytes()), 1, kWindowBlocksMax);
+}
 
 }  // namespace
 
 std::vector<std::uint32_t> Order::window(std::size_t number) const {
   std::vector<std::uint32_t> out;
   if (!shuffled) {
-    out.resize(std::min(kWindow, rows - number * kWindow));
-    std::iota(out.begin(), out.end(), static_cast<std::uint32_t>(number * kWindow));
+    out.resize(std::min(window_rows(), rows - number * window_rows()));
+    std::iota(out.begin(), out.end(), static_cast<std::uint32_t>(number * window_rows()));
     return out;
   }
   // The last block may be short; it must not stand between others, or windows would have other places.
   const auto whole = rows / kBlock;
-  std::vector<std::uint32_t> blocks(whole);
-  std::iota(blocks.begin(), blocks.end(), 0U);
-  Mix(seed, epoch, 0).shuffle(blocks);
-  if (whole * kBlock < rows) blocks.push_back(static_cast<std::uint32_t>(whole));
-  const auto begin = number * kBlocks, end = std::min(begin + kBlocks, blocks.size());
+  std::vector<std::uint32_t> dealt(whole);
+  std::iota(dealt.begin(), dealt.end(), 0U);
+  Mix(seed, epoch, 0).shuffle(dealt);
+  if (whole * kBlock < rows) dealt.push_back(static_cast<std::uint32_t>(whole));
+  const auto begin = number * blocks, end = std::min(begin + blocks, dealt.size());
   for (auto b = begin; b < end; ++b) {
-    const auto first = std::size_t{blocks[b]} * kBlock, last = std::min(first + kBlock, rows);
+    const auto first = std::size_t{dealt[b]} * kBlock, last = std::min(first + kBlock, rows);
     for (auto row = first; row < last; ++row) out.push_back(static_cast<std::uint32_t>(row));
   }
   Mix(seed, epoch, number + 1).shuffle(out);
@@ -69,7 +74,7 @@ struct Batches::Rep {
   Rep(const Packed& packed, const BatchOptions& o, std::uint64_t epoch, std::size_t from_step, const sys::Clock& c)
       : rows(packed),
         options(o),
-        order{packed.rows(), o.seed, epoch, o.shuffled},
+        order{packed.rows(), o.seed, epoch, o.shuffled, blocks_of_window(packed.layout())},
         first_step(from_step),
         steps(steps_of(packed.rows(), o)),
         batch(std::min(o.batch, packed.rows())),
@@ -111,13 +116,14 @@ struct Batches::Rep {
       const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
       append(window.block.numbers, piece.numbers);
       append(window.block.ids, piece.ids);
+      append(window.block.pixels, piece.pixels);
       append(window.block.labels, piece.labels);
       append(window.block.weights, piece.weights);
       append(window.block.groups, piece.groups);
       i = j;
     }
     window.number = number;
-    window.first = number * Order::kWindow;
+    window.first = number * order.window_rows();
     window.seen.resize(seen.size());
     for (std::size_t i = 0; i < seen.size(); ++i) {
       const auto run = std::prev(std::upper_bound(runs.begin(), runs.end(), std::pair(seen[i], SIZE_MAX)));
@@ -125,13 +131,21 @@ struct Batches::Rep {
     }
   }
 
-  void copy_row(const Window& window, std::size_t from, RowBlock& out, std::size_t to) const {
+  // `at`: the row's place in the epoch, of all ranks.
+  void copy_row(const Window& window, std::size_t at, RowBlock& out, std::size_t to) const {
+    const std::size_t from = window.seen[at - window.first];
     const auto& layout = rows.layout();
     const auto& block = window.block;
-    std::memcpy(out.numbers.data() + to * layout.numbers, block.numbers.data() + from * layout.numbers,
+    copy_bytes(out.numbers.data() + to * layout.numbers, block.numbers.data() + from * layout.numbers,
                 layout.numbers * sizeof(float));
-    std::memcpy(out.ids.data() + to * layout.ids, block.ids.data() + from * layout.ids,
+    copy_bytes(out.ids.data() + to * layout.ids, block.ids.data() + from * layout.ids,
                 layout.ids * sizeof(std::int32_t));
+    const auto* pixels = block.pixels.data() + from * layout.pixels;
+    auto* pixels_to = out.pixels.data() + to * layout.pixels;
+    if (options.augment)
+      Change::drawn(options.seed, order.epoch, at).apply(*options.augment, pixels, pixels_to);
+    else
+      copy_bytes(pixels_to, pixels, layout.pixels);
     out.labels[to] = block.labels[from];
     out.weights[to] = block.weights[from];
     out.groups[to] = block.groups[from];
@@ -147,8 +161,9 @@ struct Batches::Rep {
       auto out = take_empty();
       out.resize(rows.layout(), last - first);
       for (auto at = first; at < last; ++at) {
-        if (window.number != at / Order::kWindow) load(at / Order::kWindow, window);
-        copy_row(window, window.seen[at - window.first], out, at - first);
+        const auto number = at / order.window_rows();
+        if (window.number != number) load(number, window);
+        copy_row(window, at, out, at - first);
       }
       if (!put(std::move(out))) return;
     }

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "compute/loader/images.h"
 #include "compute/loader/packed.h"
 #include "foundation/sys/clock.h"
 
@@ -19,9 +21,10 @@ struct Order {
   std::uint64_t epoch = 0;
   bool shuffled = true;
 
-  static constexpr std::size_t kBlock = 512, kBlocks = 64;  // rows of a block; blocks of a window
-  static constexpr std::size_t kWindow = kBlock * kBlocks;
-  std::size_t windows() const { return (rows + kWindow - 1) / kWindow; }
+  static constexpr std::size_t kBlock = 512;  // rows
+  std::size_t blocks = 64;                    // of a window; fewer when rows are long
+  std::size_t window_rows() const { return kBlock * blocks; }
+  std::size_t windows() const { return (rows + window_rows() - 1) / window_rows(); }
   // The rows of a window, in the order they are seen. Each row is in exactly one window of an epoch.
   std::vector<std::uint32_t> window(std::size_t number) const;
 };
@@ -31,6 +34,7 @@ struct BatchOptions {
   std::size_t rank = 0, ranks = 1;  // each step's rows are shared out evenly
   std::uint64_t seed = 0;
   bool shuffled = true;
+  std::optional<Image> augment = {};  // each image is seen a little changed, each time in another way
 };
 
 // How many steps an epoch has: rows that do not fill a step are left for another epoch, unless there is only one.

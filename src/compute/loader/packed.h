@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
@@ -11,14 +13,20 @@
 
 namespace falaj::loader {
 
+// memcpy takes no null pointer, not even to copy nothing.
+inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
 // What a row has once it is ready for a model.
 struct Layout {
   std::size_t numbers = 0;  // float
   std::size_t ids = 0;      // int32: an entry of an embedding's table each
+  std::size_t pixels = 0;   // bytes of an image
   friend bool operator==(const Layout&, const Layout&) = default;
 
   // Label, weight and group come last.
-  std::size_t words() const { return numbers + ids + 3; }
+  std::size_t bytes() const { return (numbers + ids + 3) * 4 + pixels; }
 };
 
 // Rows, one array for each part of them.
@@ -26,6 +34,7 @@ struct RowBlock {
   std::size_t rows = 0;
   std::vector<float> numbers;
   std::vector<std::int32_t> ids;
+  std::vector<std::uint8_t> pixels;
   std::vector<float> labels, weights, groups;
 
   void resize(const Layout& layout, std::size_t n);
@@ -41,6 +50,11 @@ class Packed {
   void append(const RowBlock& block);                                // throws exhausted when the disk is full
   void read(std::size_t first, std::size_t n, RowBlock& out) const;  // Requires: first + n <= rows()
   std::size_t rows() const { return rows_; }
+  // How many rows to read at a time: `most`, or fewer when they are long.
+  std::size_t rows_at_once(std::size_t most) const {
+    constexpr std::size_t kBytes = 64 << 20;
+    return std::clamp<std::size_t>(kBytes / layout_.bytes(), 1, most);
+  }
   const Layout& layout() const { return layout_; }
 
  private:

@@ -102,6 +102,7 @@ std::string_view name_of(Objective objective) {
 Rows::Rows(table::Workspace& room, const recipe::Training& training) : room_(room) {
   const auto schema = room.describe("SELECT * EXCLUDE (file_row_number) FROM rows");
   look_at_label(training, schema);
+  choose_image(training, schema);
   choose_columns(training, schema);
   split(training, schema);
 }
@@ -184,6 +185,27 @@ void Rows::balance(std::int64_t rows) {
   weight_ = fmt::format("CAST({} * [{}][CAST({} AS BIGINT) + 1] AS FLOAT)", weight_, fmt::join(factors, ", "), label_);
 }
 
+void Rows::choose_image(const recipe::Training& training, const table::Schema& schema) {
+  for (const auto& [name, how] : training.columns) {
+    if (how.as != "image") continue;
+    const auto field = fmt::format("columns.{}", name);
+    const auto& column = column_named(schema, name, "columns");
+    if (problem_.image) refuse(field, "there is one image a row");
+    if (column.type != Type::bytes)
+      refuse(field,
+             fmt::format("is {}; an image is bytes, one for each channel of each pixel", table::name(column.type)));
+    problem_.image = {name, static_cast<std::size_t>(how.height), static_cast<std::size_t>(how.width),
+                      static_cast<std::size_t>(how.channels)};
+    const auto size = problem_.image->bytes();
+    const auto other = count(
+        room_,
+        fmt::format("SELECT count(*) FROM rows WHERE {0} IS NULL OR octet_length({0}) <> {1}", identifier(name), size));
+    if (other > 0)
+      refuse(field, fmt::format("{} rows have no image of {} bytes, {} by {} pixels with {} channels", other, size,
+                                how.height, how.width, how.channels));
+  }
+}
+
 void Rows::choose_columns(const recipe::Training& training, const table::Schema& schema) {
   const auto among = [](const std::vector<std::string>& list, const std::string& name) {
     return std::find(list.begin(), list.end(), name) != list.end();
@@ -197,6 +219,8 @@ void Rows::choose_columns(const recipe::Training& training, const table::Schema&
   for (const auto& [name, how] : training.columns) column_named(schema, name, "columns");
   for (const auto& column : schema) {
     if (column.name == training.label || column.name == training.weight || column.name == training.group) continue;
+    if (training.split.by == "part" && column.name == training.split.column) continue;
+    if (problem_.image && column.name == problem_.image->column) continue;
     if (among(training.exclude, column.name)) continue;
     if (!training.features.empty() && !among(training.features, column.name)) continue;
     if (const auto how = training.columns.find(column.name);
@@ -210,7 +234,30 @@ void Rows::choose_columns(const recipe::Training& training, const table::Schema&
     }
     problem_.columns.push_back({column.name, *kind, true});
   }
-  if (problem_.columns.empty()) refuse("features", "no column is left to learn from");
+  if (problem_.image && !problem_.columns.empty())
+    refuse("features", fmt::format("an image is learned from alone; exclude '{}'", problem_.columns[0].name));
+  if (problem_.columns.empty() && !problem_.image) refuse("features", "no column is left to learn from");
+}
+
+// As a column says; what it does not call valid is taken from the rows to learn from.
+void Rows::split_by_part(const recipe::Training& training, const table::Schema& schema) {
+  const auto& split = training.split;
+  const auto& column = column_named(schema, split.column, "split.column");
+  if (column.type != Type::text)
+    refuse("split.column",
+           fmt::format("'{}' is {}, not a text: train, valid or test", column.name, table::name(column.type)));
+  const auto part = identifier(column.name);
+  const auto count_of = [&](const char* where) {
+    return count(room_, fmt::format("SELECT count(*) FROM rows WHERE coalesce({}, '') {}", part, where));
+  };
+  if (const auto others = count_of("NOT IN ('train', 'valid', 'test')"); others > 0)
+    refuse("split.column", fmt::format("in {} rows '{}' is none of train, valid and test", others, column.name));
+  const bool has_valid = count_of("= 'valid'") > 0;
+  const auto drawn = has_valid ? fmt::format("{} = 'valid'", part)
+                               : below_share("CAST(file_row_number AS VARCHAR)", training.seed, split.valid);
+  part_ = fmt::format("CASE WHEN {} = 'test' THEN 2 WHEN {} THEN 1 ELSE 0 END", part, drawn);
+  problem_.split = fmt::format("as {} says", column.name);
+  if (!has_valid) problem_.split += fmt::format("; {:.0f} % of the rows to learn from to stop by", split.valid * 100);
 }
 
 void Rows::split(const recipe::Training& training, const table::Schema& schema) {
@@ -242,6 +289,8 @@ void Rows::split(const recipe::Training& training, const table::Schema& schema) 
     part_ = fmt::format("CASE WHEN {0} >= {1} THEN 2 WHEN {0} >= {2} THEN 1 ELSE 0 END", at, test, valid);
     problem_.split = fmt::format("by {}: learned from rows before {}, stopped by those before {}, tested on the rest",
                                  column, format_time(valid), format_time(test));
+  } else if (by == "part") {
+    split_by_part(training, schema);
   } else {
     std::string key = "CAST(file_row_number AS VARCHAR)";
     if (by == "group") {
@@ -274,14 +323,14 @@ void Rows::split(const recipe::Training& training, const table::Schema& schema) 
 // ---- Reading
 
 struct Rows::Reading {
-  explicit Reading(const std::vector<graph::Column>& columns) : columns_(columns) {
-    reals_.resize(columns.size());
-    floats_.resize(columns.size());
-    texts_.resize(columns.size());
+  explicit Reading(const Problem& problem) : columns_(problem.columns), image_(problem.image) {
+    reals_.resize(columns_.size());
+    floats_.resize(columns_.size());
+    texts_.resize(columns_.size());
   }
 
   // The feature columns of the rows of `chunk` that are in `rows`, as a transform takes them.
-  const graph::Batch& batch(const table::Chunk& chunk, const std::vector<std::uint32_t>& rows) {
+  const Raw& batch(const table::Chunk& chunk, const std::vector<std::uint32_t>& rows) {
     batch_.rows = rows.size();
     batch_.columns.clear();
     for (std::size_t c = 0; c < columns_.size(); ++c) {
@@ -304,15 +353,26 @@ struct Rows::Reading {
         batch_.columns.emplace_back(std::span<const double>(out));
       }
     }
+    if (image_) {
+      pixels_.clear();
+      for (const auto row : rows) {
+        const auto bytes = chunk.text(columns_.size(), row);
+        pixels_.insert(pixels_.end(), bytes.begin(), bytes.end());
+      }
+      CHECK(pixels_.size() == rows.size() * image_->bytes(), "images were looked at before");
+      batch_.pixels = pixels_;
+    }
     return batch_;
   }
 
  private:
   const std::vector<graph::Column>& columns_;
+  const std::optional<Image>& image_;
+  std::vector<std::uint8_t> pixels_;
   std::vector<std::vector<double>> reals_;
   std::vector<std::vector<float>> floats_;
   std::vector<std::vector<std::string_view>> texts_;
-  graph::Batch batch_;
+  Raw batch_;
 };
 
 std::string Rows::select(std::string_view more) const {
@@ -322,6 +382,7 @@ std::string Rows::select(std::string_view more) const {
     out += column.kind == graph::Kind::timestamp ? fmt::format("CAST({} AS TIMESTAMP), ", identifier(column.name))
                                                  : identifier(column.name) + ", ";
   }
+  if (problem_.image) out += identifier(problem_.image->column) + ", ";
   return fmt::format("{}{} FROM rows", out, more);
 }
 
@@ -338,8 +399,12 @@ std::vector<std::uint32_t> rows_where(const table::Chunk& chunk, std::size_t col
 
 graph::Transform Rows::fit(const std::vector<graph::Feature>& features, const Progress& progress) {
   graph::Fitter fitter(problem_.columns, features);
-  Reading reading(problem_.columns);
-  const auto n = problem_.columns.size();
+  if (problem_.columns.empty()) {  // images are taken as they are
+    fitter.add({problem_.rows[0], {}});
+    return fitter.finish();
+  }
+  Reading reading(problem_);
+  const auto n = selected();
   std::size_t seen = 0;
   room_.query(select(part_ + " AS part"), {}, [&](const table::Chunk& chunk) {
     const auto rows = rows_where(chunk, n, 0);
@@ -352,11 +417,12 @@ graph::Transform Rows::fit(const std::vector<graph::Feature>& features, const Pr
 }
 
 Rows::Parts Rows::pack(const graph::Transform& transform, sys::Files& scratch, const Progress& progress) {
-  const Layout layout{transform.float_names().size(), transform.ids().size()};
+  const Layout layout{transform.float_names().size(), transform.ids().size(),
+                      problem_.image ? problem_.image->bytes() : 0};
   Parts parts;
   for (auto* part : {&parts.train, &parts.valid, &parts.test}) *part = std::make_unique<Packed>(scratch, layout);
-  Reading reading(problem_.columns);
-  const auto n = problem_.columns.size();
+  Reading reading(problem_);
+  const auto n = selected();
   const double all =
       static_cast<double>(std::accumulate(std::begin(problem_.rows), std::end(problem_.rows), std::size_t{0}));
   std::vector<std::int64_t> ids;
@@ -371,7 +437,9 @@ Rows::Parts Rows::pack(const graph::Transform& transform, sys::Files& scratch, c
       if (rows.empty()) continue;
       block.resize(layout, rows.size());
       ids.resize(rows.size() * layout.ids);
-      transform.apply(reading.batch(chunk, rows), block.numbers, ids);
+      const auto& raw = reading.batch(chunk, rows);
+      transform.apply(raw, block.numbers, ids);
+      std::copy(raw.pixels.begin(), raw.pixels.end(), block.pixels.begin());
       std::copy(ids.begin(), ids.end(), block.ids.begin());
       const auto labels = chunk.as<float>(n), weights = chunk.as<float>(n + 1), groups = chunk.as<float>(n + 2);
       for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -388,9 +456,9 @@ Rows::Parts Rows::pack(const graph::Transform& transform, sys::Files& scratch, c
   return parts;
 }
 
-void Rows::each_batch(Part part, const std::function<bool(const graph::Batch&)>& each) {
-  Reading reading(problem_.columns);
-  const auto n = problem_.columns.size();
+void Rows::each_batch(Part part, const std::function<bool(const Raw&)>& each) {
+  Reading reading(problem_);
+  const auto n = selected();
   const auto sql = select(fmt::format("{} AS grp, {} AS part", group_, part_)) +
                    (problem_.objective == Objective::ranking ? " ORDER BY grp" : "");
   room_.query(sql, {}, [&](const table::Chunk& chunk) {

@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "compute/graph/transform.h"
+#include "compute/loader/images.h"
 #include "compute/loader/packed.h"
 #include "compute/recipe/recipe.h"
 #include "foundation/sys/files.h"
@@ -26,7 +29,8 @@ struct Problem {
   Objective objective = Objective::binary;
   std::vector<std::string> classes;  // in the order of their labels; of binary and multiclass
   std::vector<graph::Column> columns;
-  std::string split;  // in words, for people: "rows from 2001-04-01T00:00:00Z on are the test"
+  std::optional<Image> image;  // then there are no columns
+  std::string split;           // in words, for people: "rows from 2001-04-01T00:00:00Z on are the test"
   std::size_t rows[3] = {0, 0, 0};
 
   std::size_t outputs() const { return objective == Objective::multiclass ? classes.size() : 1; }
@@ -58,7 +62,10 @@ class Rows {
   Parts pack(const graph::Transform& transform, sys::Files& scratch, const Progress& progress);
 
   // The raw rows of a part, in the order of its Packed, some thousand at a time; for checks of an exported model.
-  void each_batch(Part part, const std::function<bool(const graph::Batch&)>& each);
+  struct Raw : graph::Batch {
+    std::span<const std::uint8_t> pixels;  // of all images, one after another
+  };
+  void each_batch(Part part, const std::function<bool(const Raw&)>& each);
   // What stands in a column of the part's rows, as text.
   std::vector<std::string> values(Part part, const std::string& column);
 
@@ -67,8 +74,11 @@ class Rows {
   void look_at_label(const recipe::Training& training, const table::Schema& schema);
   void balance(std::int64_t rows);
   void choose_columns(const recipe::Training& training, const table::Schema& schema);
+  void choose_image(const recipe::Training& training, const table::Schema& schema);
   void split(const recipe::Training& training, const table::Schema& schema);
+  void split_by_part(const recipe::Training& training, const table::Schema& schema);
   std::string select(std::string_view more) const;
+  std::size_t selected() const { return problem_.columns.size() + (problem_.image ? 1 : 0); }  // columns before `more`
 
   table::Workspace& room_;
   Problem problem_;

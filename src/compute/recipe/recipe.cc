@@ -21,12 +21,13 @@ void check_split(const Split& split, Faults& faults) {
   if (split.test + split.valid >= 1)
     faults.push_back(
         {"spec.split", fmt::format("test {} and valid {} leave nothing to learn from", split.test, split.valid)});
-  if (split.by == "group" && split.column.empty()) faults.push_back({"spec.split.column", "required when by is group"});
+  if ((split.by == "group" || split.by == "part") && split.column.empty())
+    faults.push_back({"spec.split.column", fmt::format("required when by is {}", split.by)});
   if (!split.test_from.empty()) {
     if (!parse_time(split.test_from))
       faults.push_back({"spec.split.testFrom",
                         fmt::format("must be a time such as 2026-04-01T00:00:00Z, not '{}'", split.test_from)});
-    if (split.by == "group" || split.by == "random")
+    if (split.by != "auto" && split.by != "time")
       faults.push_back({"spec.split.testFrom", fmt::format("does not go with by: {}", split.by)});
   }
 }
@@ -42,6 +43,14 @@ void check_columns(const Training& training, Faults& faults) {
                          !column.buckets.empty();
     if (column.as == "category" && numeric)
       faults.push_back({at, "impute, scale, log, low, high and buckets are for numbers"});
+    if (column.as == "image") {
+      if (column.height == 0 || column.width == 0) faults.push_back({at, "an image needs height and width, in pixels"});
+      if (numeric || !column.encode.empty())
+        faults.push_back({at, "of an image only height, width and channels are said"});
+      if (training.model == "xgboost") faults.push_back({at, "trees do not learn from images; model: network does"});
+    } else if (column.height != 0 || column.width != 0) {
+      faults.push_back({at, "height and width go with as: image"});
+    }
     if (column.as == "number" && !column.encode.empty()) faults.push_back({at + ".encode", "is for categories"});
   }
   for (const auto& [name, way] : training.trees.monotone)

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compute/recipe/words.h"
 #include "foundation/base/shape.h"
 #include "foundation/base/text.h"
 
@@ -18,15 +19,15 @@ namespace falaj::recipe {
 
 // Which rows are learned from, which decide when to stop, and which nobody sees before the end.
 struct Split {
-  std::string by = "auto";         // time, group or random; auto: time where there is a column of times
-  std::string column;              // of the time or the group
+  std::string by = "auto";         // time, group, part or random; auto: time where there is a column of times
+  std::string column;              // of the time, the group or the part
   std::string test_from;           // time only: rows from here on are the test; RFC 3339
   double test = 0.2, valid = 0.1;  // shares; with test_from, `valid` is of the rest
 };
 
 // What is done to one column before the model sees it.
 struct Column {
-  std::string as = "auto";          // number, category, time, ignore
+  std::string as = "auto";          // number, category, time, image, ignore
   std::string impute;               // mean, median, zero
   std::string scale;                // standard, none
   std::optional<bool> log;          // sign(x) * log(1 + |x|)
@@ -34,6 +35,7 @@ struct Column {
   std::vector<double> buckets;      // bounds
   std::string encode;               // onehot, embed, hash
   std::int64_t size = 0;            // of the vocabulary, of hashing or of the embedding's table; 0 = chosen
+  std::int64_t height = 0, width = 0, channels = 1;  // of an image
 };
 
 struct Cross {
@@ -48,7 +50,7 @@ struct Trees {
 };
 
 struct Network {
-  std::string kind = "mlp";  // linear, mlp, resnet; images: cnn, mobilenet, efficientnet
+  std::string kind = "auto";  // linear, mlp, resnet; images: cnn, mobilenet, efficientnet; auto: mlp or cnn
   std::vector<std::int64_t> hidden = {256, 128};
   double dropout = 0.1, width = 1;
   std::int64_t epochs = 10;
@@ -60,6 +62,7 @@ struct Network {
   double clip = 1;       // of the gradient's norm; 0 = none
   std::int64_t accumulate = 1;
   std::string precision = "fp32";
+  bool augment = false;
 };
 
 struct Parallel {
@@ -124,20 +127,6 @@ struct Training {
 void check(const Training& training, Faults& faults);
 std::optional<std::int64_t> batch_size(const Network& network);  // nothing: auto
 
-inline constexpr std::string_view kSplits[] = {"auto", "time", "group", "random"};
-inline constexpr std::string_view kAs[] = {"auto", "number", "category", "time", "ignore"};
-inline constexpr std::string_view kImputes[] = {"", "mean", "median", "zero"};
-inline constexpr std::string_view kScales[] = {"", "standard", "none"};
-inline constexpr std::string_view kEncodings[] = {"", "onehot", "embed", "hash"};
-inline constexpr std::string_view kObjectives[] = {"auto", "binary", "multiclass", "regression", "ranking"};
-inline constexpr std::string_view kModels[] = {"auto", "xgboost", "network"};
-inline constexpr std::string_view kNetworks[] = {"linear", "mlp", "resnet", "cnn", "mobilenet", "efficientnet"};
-inline constexpr std::string_view kOptimisers[] = {"adamw", "adam", "sgd"};
-inline constexpr std::string_view kSchedules[] = {"cosine", "linear", "constant"};
-inline constexpr std::string_view kPrecisions[] = {"fp32", "bf16", "fp16"};
-inline constexpr std::string_view kModes[] = {"none", "data", "server", "pipeline", "tensor"};
-inline constexpr std::string_view kMetrics[] = {"", "auc", "logloss", "accuracy", "rmse", "mae", "ndcg"};
-
 }  // namespace falaj::recipe
 
 namespace falaj {
@@ -147,9 +136,12 @@ struct Shape<recipe::Split> {
   using T = recipe::Split;
   static constexpr std::string_view name = "TrainingSplit";
   static constexpr auto fields = std::make_tuple(
-      field("by", &T::by, "time: the latest rows are the test; group: a group is never in two parts; random.")
+      field(
+          "by", &T::by,
+          "time: the latest rows are the test; group: a group is never in two parts; part: a column says train, valid "
+          "or test; random.")
           .one_of(recipe::kSplits),
-      field("column", &T::column, "Of the time or the group.").length(0, 256),
+      field("column", &T::column, "Of the time, the group or the part.").length(0, 256),
       field("testFrom", &T::test_from, "Rows from this moment on are the test; RFC 3339.").length(0, 40),
       field("test", &T::test, "Share of the rows that nobody sees before the end.").range(0, 1),
       field("valid", &T::valid, "Share of the rows that decide when to stop.").range(0, 1));
@@ -167,7 +159,10 @@ struct Shape<recipe::Column> {
                       field("high", &T::high, "Larger numbers become this one."),
                       field("buckets", &T::buckets, "Bounds; the number becomes the bucket it is in.").length(0, 1000),
                       field("encode", &T::encode, "How a category reaches the model.").one_of(recipe::kEncodings),
-                      field("size", &T::size, "Entries of its vocabulary or table; 0 = chosen.").range(0, 1'000'000));
+                      field("size", &T::size, "Entries of its vocabulary or table; 0 = chosen.").range(0, 1'000'000),
+                      field("height", &T::height, "Of an image, in pixels.").range(0, 4096),
+                      field("width", &T::width, "Of an image, in pixels.").range(0, 4096),
+                      field("channels", &T::channels, "Bytes of a pixel: 1 grey, 3 colours.").range(1, 16));
 };
 template <>
 struct Shape<recipe::Cross> {
@@ -198,22 +193,23 @@ template <>
 struct Shape<recipe::Network> {
   using T = recipe::Network;
   static constexpr std::string_view name = "TrainingNetwork";
-  static constexpr auto fields =
-      std::make_tuple(field("kind", &T::kind, "Its architecture.").one_of(recipe::kNetworks),
-                      field("hidden", &T::hidden, "Sizes of its hidden layers.").length(0, 64),
-                      field("dropout", &T::dropout, "Share of activations left out while training.").range(0, 1),
-                      field("width", &T::width, "Factor on the channels of an image network.").range(0, 8),
-                      field("epochs", &T::epochs, "Passes over the rows at most.").range(1, 100'000),
-                      field("batch", &T::batch, "Rows a step, or auto: as many as memory allows.").length(1, 12),
-                      field("optimiser", &T::optimiser, "How weights are moved.").one_of(recipe::kOptimisers),
-                      field("learningRate", &T::learning_rate, "At its highest.").range(0, 100),
-                      field("weightDecay", &T::weight_decay, "Of adamw and sgd.").range(0, 100),
-                      field("momentum", &T::momentum, "Of sgd.").range(0, 1),
-                      field("schedule", &T::schedule, "How the learning rate falls.").one_of(recipe::kSchedules),
-                      field("warmup", &T::warmup, "Share of the steps in which it rises first.").range(0, 1),
-                      field("clip", &T::clip, "Largest norm of the gradient; 0 = any.").range(0, 1'000'000),
-                      field("accumulate", &T::accumulate, "Batches whose gradients make one step.").range(1, 10'000),
-                      field("precision", &T::precision, "Of the arithmetic.").one_of(recipe::kPrecisions));
+  static constexpr auto fields = std::make_tuple(
+      field("kind", &T::kind, "Its architecture; auto: mlp, or cnn of images.").one_of(recipe::kNetworks),
+      field("hidden", &T::hidden, "Sizes of its hidden layers.").length(0, 64),
+      field("dropout", &T::dropout, "Share of activations left out while training.").range(0, 1),
+      field("width", &T::width, "Factor on the channels of an image network.").range(0, 8),
+      field("epochs", &T::epochs, "Passes over the rows at most.").range(1, 100'000),
+      field("batch", &T::batch, "Rows a step, or auto: as many as memory allows.").length(1, 12),
+      field("optimiser", &T::optimiser, "How weights are moved.").one_of(recipe::kOptimisers),
+      field("learningRate", &T::learning_rate, "At its highest.").range(0, 100),
+      field("weightDecay", &T::weight_decay, "Of adamw and sgd.").range(0, 100),
+      field("momentum", &T::momentum, "Of sgd.").range(0, 1),
+      field("schedule", &T::schedule, "How the learning rate falls.").one_of(recipe::kSchedules),
+      field("warmup", &T::warmup, "Share of the steps in which it rises first.").range(0, 1),
+      field("clip", &T::clip, "Largest norm of the gradient; 0 = any.").range(0, 1'000'000),
+      field("accumulate", &T::accumulate, "Batches whose gradients make one step.").range(1, 10'000),
+      field("precision", &T::precision, "Of the arithmetic.").one_of(recipe::kPrecisions),
+      field("augment", &T::augment, "Images are seen a little shifted and mirrored, each time in another way."));
 };
 template <>
 struct Shape<recipe::Parallel> {

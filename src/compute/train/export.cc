@@ -36,6 +36,18 @@ std::string emit_label(graph::Graph& graph, const Problem& problem, const std::s
   return graph.add_node("Gather", {names, index}, {{"axis", std::int64_t{0}}});
 }
 
+std::int64_t whole(std::size_t n) { return static_cast<std::int64_t>(n); }
+
+// Bytes come in as they lie in the dataset, and become numbers from 0 to 1.
+graph::Transform::Emitted emit_image(graph::Graph& graph, const loader::Image& image) {
+  const auto bytes =
+      graph.add_input(image.column, Element::uint8,
+                      {std::string(graph::kRows), whole(image.height), whole(image.width), whole(image.channels)});
+  const auto numbers = graph.add_node("Cast", {bytes}, {{"to", graph::onnx_type(Element::float32)}});
+  const auto most = graph.add_constant(Tensor::of<float>({}, std::vector<float>{255}));
+  return {graph.add_node("Div", {numbers, most}), ""};
+}
+
 Tensor tensor_of(const graph::Values& values, Element element, std::size_t rows) {
   const graph::Sizes sizes{static_cast<std::int64_t>(rows), 1};
   return std::visit(
@@ -73,7 +85,7 @@ const char* mlflow_type(Element element) {
 
 Bytes export_model(const Problem& problem, const graph::Transform& transform, Model& model) {
   graph::Graph graph;
-  const auto inputs = transform.emit(graph);
+  const auto inputs = problem.image ? emit_image(graph, *problem.image) : transform.emit(graph);
   const auto predictions = model.emit(graph, inputs);
   graph.add_output("prediction", predictions, Element::float32,
                    {std::string(graph::kRows), static_cast<std::int64_t>(problem.outputs())});
@@ -90,9 +102,15 @@ Parity check_parity(const infer::Session& session, Rows& rows, std::span<const f
   const std::vector<std::string> wanted = {"prediction"};
   Parity parity;
   double sum = 0;
-  rows.each_batch(Part::test, [&](const graph::Batch& batch) {
+  rows.each_batch(Part::test, [&](const Rows::Raw& batch) {
     std::vector<infer::NamedTensor> inputs;
     for (const auto& port : session.inputs()) {  // columns that no feature uses are no inputs
+      if (problem.image) {
+        const auto& image = *problem.image;
+        const graph::Sizes sizes{whole(batch.rows), whole(image.height), whole(image.width), whole(image.channels)};
+        inputs.push_back({port.name, Tensor::of<std::uint8_t>(sizes, batch.pixels)});
+        break;
+      }
       const auto column = std::find_if(problem.columns.begin(), problem.columns.end(),
                                        [&](const auto& c) { return c.name == port.name; });
       CHECK(column != problem.columns.end(), "a model's inputs are columns");
@@ -132,6 +150,9 @@ std::string mlmodel_text(const Problem& problem, const graph::Transform& transfo
   };
   outputs.push_back(tensor("prediction", "float32", {-1, static_cast<std::int64_t>(problem.outputs())}));
   if (classifies(problem)) outputs.push_back(tensor("label", "str", {-1}));
+  if (const auto& image = problem.image)
+    inputs.push_back(tensor(image->column.c_str(), "uint8",
+                            {-1, whole(image->height), whole(image->width), whole(image->channels)}));
   // A text within a text: YAML's single quotes are doubled.
   const auto quoted = [](const json::array& value) {
     std::string out = "'";

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -50,20 +51,154 @@ class Planner {
   }
   void simple(Op op, double a = 0, double b = 0) {
     if (op == Op::dropout && a == 0) return;
-    plan_.layers.push_back({op, width_, width_, {}, a, b});
+    Layer layer;
+    layer.op = op;
+    layer.in = layer.out = width_;
+    layer.a = a;
+    layer.b = b;
+    plan_.layers.push_back(std::move(layer));
   }
   std::int64_t width() const { return width_; }
 
+  // ---- Images.
+  void image(const loader::Image& image) {
+    height_ = static_cast<std::int64_t>(image.height);
+    columns_ = static_cast<std::int64_t>(image.width);
+    width_ = static_cast<std::int64_t>(image.channels);
+    plan_.inputs = static_cast<std::int64_t>(image.bytes());
+    simple(Op::image);
+    widen();
+  }
+  // A convolution, its norm and what bends it; as many pixels come out as went in, or a half of them each way.
+  void conv(std::int64_t out, std::int64_t kernel, std::int64_t stride, std::int64_t groups, std::optional<Op> bend) {
+    const auto number = ++convs_;
+    const double fan = static_cast<double>(width_ / groups * kernel * kernel);
+    Layer layer;
+    layer.op = Op::conv;
+    layer.in = width_;
+    layer.out = out;
+    layer.kernel = kernel;
+    layer.stride = stride;
+    layer.groups = groups;
+    layer.weights = {add({fmt::format("conv {}", number),
+                          {out, width_ / groups, kernel, kernel},
+                          Weight::Init::uniform,
+                          std::sqrt(6 / fan),
+                          true})};
+    plan_.layers.push_back(std::move(layer));
+    width_ = out;
+    height_ = (height_ + stride - 1) / stride;
+    columns_ = (columns_ + stride - 1) / stride;
+    widen();
+    batch_norm(number);
+    if (bend) simple(*bend);
+  }
+  void batch_norm(int number) {
+    const auto one = [&](const char* what, Weight::Init init, bool learns) {
+      return add({fmt::format("conv {} {}", number, what), {width_}, init, 0, false, learns});
+    };
+    Layer layer;
+    layer.op = Op::batch_norm;
+    layer.in = layer.out = width_;
+    layer.weights = {one("scale", Weight::Init::ones, true), one("shift", Weight::Init::zeros, true),
+                     one("mean", Weight::Init::zeros, false), one("variance", Weight::Init::ones, false)};
+    plan_.layers.push_back(std::move(layer));
+  }
+  void max_pool() {
+    if (smallest() < 2) return;
+    simple(Op::max_pool);
+    height_ /= 2;
+    columns_ /= 2;
+  }
+  void average() { simple(Op::average); }
+  void flatten() {
+    const auto in = width_;
+    width_ *= height_ * columns_;
+    simple(Op::flatten);
+    plan_.layers.back().in = in;
+  }
+  std::int64_t smallest() const { return std::min(height_, columns_); }
+
+  // Narrow, then wide pixel by pixel, then each channel by itself, then narrow again, and past all of it the input.
+  void inverted_residual(std::int64_t expand, std::int64_t out, std::int64_t stride, std::int64_t kernel, Op bend) {
+    const bool past = stride == 1 && out == width_;
+    if (past) simple(Op::keep);
+    const auto wide = width_ * expand;
+    if (expand > 1) conv(wide, 1, 1, 1, bend);
+    conv(wide, kernel, stride, wide, bend);
+    conv(out, 1, 1, 1, std::nullopt);
+    if (past) simple(Op::add);
+  }
+
  private:
+  void widen() { plan_.widest = std::max(plan_.widest, width_ * height_ * columns_); }
   std::size_t add(Weight weight) {
     plan_.weights.push_back(std::move(weight));
     return plan_.weights.size() - 1;
   }
 
   Plan& plan_;
-  std::int64_t width_ = 0;
-  int linears_ = 0, norms_ = 0;
+  std::int64_t width_ = 0;                 // numbers of a row, or channels
+  std::int64_t height_ = 0, columns_ = 0;  // of an image
+  int linears_ = 0, norms_ = 0, convs_ = 0;
 };
+
+// A number of channels by the width factor, of the kind that processors like.
+std::int64_t channels(double of, double width) {
+  return std::max<std::int64_t>(8, static_cast<std::int64_t>(std::llround(of * width / 8)) * 8);
+}
+
+void plan_cnn(Planner& planner, double width) {
+  // Halved at once: at full size a layer is mostly memory that is moved, and little is learned there.
+  planner.conv(channels(32, width), 3, 2, 1, Op::relu);
+  planner.conv(channels(64, width), 3, 1, 1, Op::relu);
+  planner.max_pool();
+  planner.conv(channels(128, width), 3, 1, 1, Op::relu);
+  planner.simple(Op::keep);
+  planner.conv(channels(128, width), 3, 1, 1, Op::relu);
+  planner.simple(Op::add);
+  while (planner.smallest() >= 14) {  // larger images are looked at from further away
+    planner.max_pool();
+    planner.conv(channels(128, width), 3, 1, 1, Op::relu);
+  }
+}
+
+// Stages of inverted residual blocks: MobileNetV2's, and those of EfficientNet-B0 without squeeze and excitation. What
+// halves an image does so only while it has pixels to spare: small ones keep theirs.
+struct Stage {
+  std::int64_t expand;
+  double out;
+  int blocks;
+  std::int64_t stride, kernel;
+};
+constexpr Stage kMobilenet[] = {{1, 16, 1, 1, 3}, {6, 24, 2, 2, 3},  {6, 32, 3, 2, 3}, {6, 64, 4, 2, 3},
+                                {6, 96, 3, 1, 3}, {6, 160, 3, 2, 3}, {6, 320, 1, 1, 3}};
+constexpr Stage kEfficientnet[] = {{1, 16, 1, 1, 3},  {6, 24, 2, 2, 3},  {6, 40, 2, 2, 5}, {6, 80, 3, 2, 3},
+                                   {6, 112, 3, 1, 5}, {6, 192, 4, 2, 5}, {6, 320, 1, 1, 3}};
+
+void plan_inverted(Planner& planner, std::span<const Stage> stages, double width, Op bend) {
+  constexpr std::int64_t kLarge = 64, kSmall = 7;
+  planner.conv(channels(32, width), 3, planner.smallest() >= kLarge ? 2 : 1, 1, bend);
+  for (const auto& stage : stages)
+    for (int block = 0; block < stage.blocks; ++block) {
+      const bool halves = block == 0 && stage.stride == 2 && planner.smallest() > kSmall;
+      planner.inverted_residual(stage.expand, channels(stage.out, width), halves ? 2 : 1, stage.kernel, bend);
+    }
+  planner.conv(channels(1280, width), 1, 1, 1, bend);
+}
+
+void plan_image(Planner& planner, const recipe::Network& network, const std::string& kind) {
+  if (kind == "cnn")
+    plan_cnn(planner, network.width);
+  else if (kind == "mobilenet")
+    plan_inverted(planner, kMobilenet, network.width, Op::relu6);
+  else
+    plan_inverted(planner, kEfficientnet, network.width, Op::silu);
+  planner.average();
+  planner.simple(Op::dropout, network.dropout);
+}
+
+bool is_for_images(const std::string& kind) { return kind == "cnn" || kind == "mobilenet" || kind == "efficientnet"; }
 
 }  // namespace
 
@@ -78,18 +213,29 @@ std::int64_t Plan::parameters() const {
 }
 
 Plan plan_network(const recipe::Network& network, const graph::Transform& transform, std::size_t outputs,
-                  double label_mean, double label_deviation) {
+                  double label_mean, double label_deviation, const std::optional<loader::Image>& image) {
+  const auto kind = network.kind != "auto" ? network.kind : image ? "cnn" : "mlp";
+  if (is_for_images(kind) && !image)
+    throw Error(Code::invalid, fmt::format("network.kind: {} takes images, and these are tables", kind));
   Plan plan;
   plan.outputs = static_cast<std::int64_t>(outputs);
+  plan.image = image;
   Planner planner(plan);
-  planner.join(transform);
-  if (network.kind == "mlp") {
+  if (image) {
+    planner.image(*image);
+    if (!is_for_images(kind)) planner.flatten();
+  } else {
+    planner.join(transform);
+  }
+  if (is_for_images(kind)) {
+    plan_image(planner, network, kind);
+  } else if (kind == "mlp") {
     for (const auto size : network.hidden) {
       planner.linear(size);
       planner.simple(Op::relu);
       planner.simple(Op::dropout, network.dropout);
     }
-  } else if (network.kind == "resnet") {
+  } else if (kind == "resnet") {
     if (!network.hidden.empty()) planner.linear(network.hidden[0]);
     for (const auto size : network.hidden) {
       planner.simple(Op::keep);
@@ -103,8 +249,6 @@ Plan plan_network(const recipe::Network& network, const graph::Transform& transf
     }
     planner.norm();
     planner.simple(Op::relu);
-  } else if (network.kind != "linear") {
-    throw Error(Code::invalid, fmt::format("network.kind: {} takes images, and these are tables", network.kind));
   }
   planner.linear(plan.outputs);
   if (label_mean != 0 || label_deviation != 1) planner.simple(Op::scale, label_deviation, label_mean);
@@ -150,6 +294,33 @@ class Emitter {
           at = graph_.add_node("Mul", {at, number(layer.a)});
           at = graph_.add_node("Add", {at, number(layer.b)});
           break;
+        case Op::image:
+          at = graph_.add_node("Transpose", {inputs.floats}, {{"perm", std::vector<std::int64_t>{0, 3, 1, 2}}});
+          break;
+        case Op::conv:
+          at = conv(layer, at);
+          break;
+        case Op::batch_norm:
+          at = graph_.add_node("BatchNormalization",
+                               {at, constant(layer.weights[0]), constant(layer.weights[1]), constant(layer.weights[2]),
+                                constant(layer.weights[3])},
+                               {{"epsilon", static_cast<float>(kBatchNormEpsilon)}});
+          break;
+        case Op::relu6:
+          at = graph_.add_node("Clip", {at, number(0), number(6)});
+          break;
+        case Op::silu:
+          at = graph_.add_node("Mul", {at, graph_.add_node("Sigmoid", {at})});
+          break;
+        case Op::max_pool:
+          at = graph_.add_node("MaxPool", {at}, {{"kernel_shape", two(2)}, {"strides", two(2)}});
+          break;
+        case Op::average:
+          at = graph_.add_node("Flatten", {graph_.add_node("GlobalAveragePool", {at})}, {{"axis", std::int64_t{1}}});
+          break;
+        case Op::flatten:
+          at = graph_.add_node("Flatten", {at}, {{"axis", std::int64_t{1}}});
+          break;
       }
     }
     return at;
@@ -161,6 +332,14 @@ class Emitter {
   }
   std::string number(double value) {
     return graph_.add_constant(graph::Tensor::of<float>({}, std::vector<float>{static_cast<float>(value)}));
+  }
+  static std::vector<std::int64_t> two(std::int64_t value) { return {value, value}; }
+  std::string conv(const Layer& layer, const std::string& at) {
+    return graph_.add_node("Conv", {at, constant(layer.weights[0])},
+                           {{"kernel_shape", two(layer.kernel)},
+                            {"strides", two(layer.stride)},
+                            {"pads", std::vector<std::int64_t>(4, layer.kernel / 2)},
+                            {"group", layer.groups}});
   }
   std::string join(const Layer& layer, const graph::Transform::Emitted& inputs) {
     std::vector<std::string> parts;

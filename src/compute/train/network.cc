@@ -25,6 +25,13 @@ namespace {
 
 constexpr std::size_t kRowsAtOnce = 8192;  // of predicting
 
+// Fewer where a row becomes many numbers on its way.
+std::size_t rows_at_once(const Plan& plan) {
+  constexpr std::size_t kNumbers = 16 << 20;
+  return std::clamp<std::size_t>(kNumbers / static_cast<std::size_t>(std::max<std::int64_t>(1, plan.widest)), 1,
+                                 kRowsAtOnce);
+}
+
 double rate_at(const recipe::Network& network, std::size_t step, std::size_t steps) {
   const auto warmup = std::max<double>(1, network.warmup * static_cast<double>(steps));
   const auto at = static_cast<double>(step);
@@ -53,8 +60,9 @@ class NetworkModel final : public Model {
     torch::NoGradGuard no_gradient;
     std::vector<float> out;
     RowBlock block;
-    for (; first < last; first += kRowsAtOnce) {
-      rows.read(first, std::min(kRowsAtOnce, last - first), block);
+    const auto at_once = rows_at_once(plan);
+    for (; first < last; first += at_once) {
+      rows.read(first, std::min(at_once, last - first), block);
       const auto in = inputs_of(block, rows.layout());
       const auto predicted = linked(forward(plan, weights, in.numbers, in.ids, false), objective).contiguous();
       out.insert(out.end(), predicted.data_ptr<float>(), predicted.data_ptr<float>() + predicted.numel());
@@ -107,8 +115,9 @@ struct Moments {
 Moments moments_of(const Packed& rows) {
   RowBlock block;
   double n = 0, mean = 0, squares = 0;
-  for (std::size_t first = 0; first < rows.rows(); first += kRowsAtOnce) {
-    rows.read(first, std::min(kRowsAtOnce, rows.rows() - first), block);
+  const auto at_once = rows.rows_at_once(kRowsAtOnce);
+  for (std::size_t first = 0; first < rows.rows(); first += at_once) {
+    rows.read(first, std::min(at_once, rows.rows() - first), block);
     for (const double v : block.labels) {
       n += 1;
       const double delta = v - mean;
@@ -131,14 +140,18 @@ class NetworkTraining {
         parts_(parts),
         around_(around),
         label_(problem.objective == Objective::regression ? moments_of(*parts.train) : Moments{}),
-        plan_(plan_network(network_, transform, problem.outputs(), label_.mean, label_.deviation)),
+        plan_(plan_network(network_, transform, problem.outputs(), label_.mean, label_.deviation, problem.image)),
         weights_(plan_, static_cast<std::uint64_t>(training.seed)),
         optimiser_(network_, plan_),
         options_{static_cast<std::size_t>(recipe::batch_size(network_).value_or(1024)),
-                 around.gang ? around.gang->rank() : 0, around.gang ? around.gang->ranks() : 1,
-                 static_cast<std::uint64_t>(training.seed), true},
+                 around.gang ? around.gang->rank() : 0,
+                 around.gang ? around.gang->ranks() : 1,
+                 static_cast<std::uint64_t>(training.seed),
+                 true,
+                 network_.augment ? problem.image : std::nullopt},
         steps_(steps_of(parts.train->rows(), options_)) {
     at::set_num_threads(around.threads);
+    keep_memory();
     const auto together = std::min(options_.batch, parts.train->rows());
     if (together < options_.ranks)
       throw Error(Code::invalid,
@@ -259,8 +272,9 @@ class NetworkTraining {
     std::vector<float> labels, groups;
     RowBlock block;
     const auto& rows = *parts_.valid;
-    for (std::size_t first = 0; first < rows.rows(); first += kRowsAtOnce) {
-      rows.read(first, std::min(kRowsAtOnce, rows.rows() - first), block);
+    const auto at_once = rows.rows_at_once(kRowsAtOnce);
+    for (std::size_t first = 0; first < rows.rows(); first += at_once) {
+      rows.read(first, std::min(at_once, rows.rows() - first), block);
       labels.insert(labels.end(), block.labels.begin(), block.labels.end());
     }
     const auto predicted = predict(rows);

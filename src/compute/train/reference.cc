@@ -2,6 +2,7 @@
 #include "compute/train/reference.h"
 
 #include <cmath>
+#include <numeric>
 
 #include "foundation/base/json.h"
 #include "foundation/stats/frequent.h"
@@ -41,7 +42,13 @@ struct Column {
 std::string reference_text(loader::Rows& rows, std::span<const float> predictions) {
   const auto& problem = rows.problem();
   std::vector<Column> columns(problem.columns.size());
-  rows.each_batch(loader::Part::test, [&](const graph::Batch& batch) {
+  Column brightness;
+  rows.each_batch(loader::Part::test, [&](const loader::Rows::Raw& batch) {
+    const auto size = batch.rows > 0 ? batch.pixels.size() / batch.rows : 0;
+    for (std::size_t i = 0; size > 0 && i < batch.rows; ++i) {
+      const auto pixels = batch.pixels.subspan(i * size, size);
+      brightness.add(std::accumulate(pixels.begin(), pixels.end(), 0.0) / (255.0 * static_cast<double>(size)));
+    }
     for (std::size_t c = 0; c < columns.size(); ++c)
       std::visit(
           [&](const auto& values) {
@@ -58,6 +65,7 @@ std::string reference_text(loader::Rows& rows, std::span<const float> prediction
   json::object inputs;
   for (std::size_t c = 0; c < columns.size(); ++c)
     inputs[problem.columns[c].name] = columns[c].told(problem.columns[c].kind == graph::Kind::text);
+  if (problem.image) inputs[problem.image->column] = brightness.told(false);
   std::vector<Column> outputs(problem.outputs());
   for (std::size_t i = 0; i < predictions.size(); ++i) outputs[i % outputs.size()].add(double{predictions[i]});
   json::array of_outputs;

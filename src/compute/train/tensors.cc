@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/train/tensors.h"
 
+#include <malloc.h>
+
 #include <cmath>
 
 namespace falaj::train {
+
+void keep_memory() {
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+}
 
 Weights::Weights(const Plan& plan, std::uint64_t seed)
     : flat_(torch::zeros({plan.parameters()})), gradient_(torch::zeros_like(flat_)) {
@@ -14,8 +21,8 @@ Weights::Weights(const Plan& plan, std::uint64_t seed)
     auto part = flat_.narrow(0, at, weight.count());
     if (weight.init == Weight::Init::ones) part.fill_(1);
     if (weight.init == Weight::Init::uniform) part.uniform_(-weight.bound, weight.bound, generator);
-    auto leaf = part.view(weight.sizes).variable_data().requires_grad_(true);
-    leaf.mutable_grad() = gradient_.narrow(0, at, weight.count()).view(weight.sizes);
+    auto leaf = part.view(weight.sizes).variable_data().requires_grad_(weight.learns);
+    if (weight.learns) leaf.mutable_grad() = gradient_.narrow(0, at, weight.count()).view(weight.sizes);
     parts_.push_back(leaf);
     at += weight.count();
   }
@@ -62,6 +69,40 @@ Tensor forward(const Plan& plan, const Weights& weights, const Tensor& numbers, 
       case Layer::Op::scale:
         x = x * layer.a + layer.b;
         break;
+      case Layer::Op::image: {
+        // The bytes lie with channels last, and so does every layer's output: nothing is copied, and the kernels for
+        // convolutions like it best.
+        const auto& image = *plan.image;
+        x = numbers
+                .view({-1, static_cast<std::int64_t>(image.height), static_cast<std::int64_t>(image.width),
+                       static_cast<std::int64_t>(image.channels)})
+                .permute({0, 3, 1, 2});
+        break;
+      }
+      case Layer::Op::conv: {
+        const auto padding = layer.kernel / 2;
+        x = torch::conv2d(x, weights[layer.weights[0]], {}, layer.stride, padding, 1, layer.groups);
+        break;
+      }
+      case Layer::Op::batch_norm:
+        x = torch::batch_norm(x, weights[layer.weights[0]], weights[layer.weights[1]], weights[layer.weights[2]],
+                              weights[layer.weights[3]], training, kBatchNormMomentum, kBatchNormEpsilon, false);
+        break;
+      case Layer::Op::relu6:
+        x = torch::clamp(x, 0, 6);
+        break;
+      case Layer::Op::silu:
+        x = torch::silu(x);
+        break;
+      case Layer::Op::max_pool:
+        x = torch::max_pool2d(x, 2);
+        break;
+      case Layer::Op::average:
+        x = x.mean(at::IntArrayRef{2, 3});
+        break;
+      case Layer::Op::flatten:
+        x = x.flatten(1);
+        break;
     }
   }
   return x;
@@ -74,6 +115,11 @@ Inputs inputs_of(const RowBlock& block, const loader::Layout& layout) {
   };
   Inputs out;
   out.numbers = view(block.numbers, {n, static_cast<std::int64_t>(layout.numbers)});
+  if (layout.pixels > 0)
+    out.numbers = torch::from_blob(const_cast<std::uint8_t*>(block.pixels.data()),
+                                   {n, static_cast<std::int64_t>(layout.pixels)}, torch::kUInt8)
+                      .to(torch::kFloat32)
+                      .div_(255);
   out.ids = torch::from_blob(const_cast<std::int32_t*>(block.ids.data()), {n, static_cast<std::int64_t>(layout.ids)},
                              torch::kInt32);
   out.labels = view(block.labels, {n});

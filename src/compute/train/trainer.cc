@@ -32,19 +32,19 @@ struct Candidate {
   graph::For what;
 };
 
-std::vector<Candidate> candidates_of(const recipe::Training& training, bool gang) {
+std::vector<Candidate> candidates_of(const recipe::Training& training, const Problem& problem, bool gang) {
   const Candidate trees{"xgboost", graph::For::trees}, network{"network", graph::For::network};
   if (training.model == "xgboost") return {trees};
-  if (training.model == "network" || gang) return {network};
+  if (training.model == "network" || problem.image || gang) return {network};
   return {trees, network};  // trees first: on tables they are hard to beat, and quick
 }
 
 std::vector<float> labels_of(const Packed& rows) {
   std::vector<float> out;
   RowBlock block;
-  constexpr std::size_t kAtOnce = 65'536;
-  for (std::size_t first = 0; first < rows.rows(); first += kAtOnce) {
-    rows.read(first, std::min(kAtOnce, rows.rows() - first), block);
+  const auto at_once = rows.rows_at_once(65'536);
+  for (std::size_t first = 0; first < rows.rows(); first += at_once) {
+    rows.read(first, std::min(at_once, rows.rows() - first), block);
     out.insert(out.end(), block.labels.begin(), block.labels.end());
   }
   return out;
@@ -81,7 +81,7 @@ class Trainer {
     Rows rows(room_, training_);
     describe(rows.problem());
     std::optional<Trained> best;
-    for (const auto& candidate : candidates_of(training_, gang_.has_value())) {
+    for (const auto& candidate : candidates_of(training_, rows.problem(), gang_.has_value())) {
       if (best && clock_.now() - began_ > sys::Micros(training_.budget_us)) {
         notes_.push_back(fmt::format("{} was not tried: the budget was used up.", candidate.kind));
         continue;
@@ -103,8 +103,9 @@ class Trainer {
   };
 
   void describe(const Problem& problem) {
-    journal_.say(fmt::format("{} of {} from {} columns; split {}", name_of(problem.objective), training_.label,
-                             problem.columns.size(), problem.split));
+    journal_.say(fmt::format("{} of {} from {}; split {}", name_of(problem.objective), training_.label,
+                             problem.image ? "images" : fmt::format("{} columns", problem.columns.size()),
+                             problem.split));
     journal_.say(fmt::format("{} rows to learn from, {} to stop by, {} to test on", problem.rows[0], problem.rows[1],
                              problem.rows[2]));
     journal_.parameters({{"objective", name_of(problem.objective)},
