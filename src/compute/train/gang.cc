@@ -58,9 +58,13 @@ struct Gang::Rep {
     }
   }
 
+  // Without the place in the library, which it begins with.
   static std::string first_line(const std::exception& e) {
-    const std::string text = e.what();
-    return text.substr(0, text.find('\n'));
+    std::string text = e.what();
+    text = text.substr(0, text.find('\n'));
+    const auto place = text.find(".cc:");
+    const auto end = place == std::string::npos ? place : text.find("] ", place);
+    return end == std::string::npos ? text : text.substr(end + 2);
   }
 
   void join(std::chrono::milliseconds at_most) {
@@ -101,8 +105,9 @@ struct Gang::Rep {
     try {
       f();
     } catch (const std::exception& e) {
-      if (place.lost) place.lost(first_line(e));
-      throw Error(Code::unavailable, fmt::format("the gang has broken: {}", first_line(e)));
+      const auto why = fmt::format("another task is gone: {}", first_line(e));
+      if (place.lost) place.lost(why);
+      throw Error(Code::unavailable, why);
     }
   }
 };
