@@ -305,7 +305,7 @@ void Rows::split(const recipe::Training& training, const table::Schema& schema) 
                                                  split.valid * 100);
   }
   room_.query(
-      fmt::format("SELECT {} AS part, count(*) FROM rows GROUP BY 1", part_), {}, [&](const table::Chunk& chunk) {
+      fmt::format("SELECT {} AS \"%part\", count(*) FROM rows GROUP BY 1", part_), {}, [&](const table::Chunk& chunk) {
         for (std::size_t i = 0; i < chunk.rows(); ++i)
           problem_.rows[static_cast<std::size_t>(chunk.integer(0, i))] = static_cast<std::size_t>(chunk.integer(1, i));
         return true;
@@ -375,6 +375,7 @@ struct Rows::Reading {
   Raw batch_;
 };
 
+// Names that are made here begin with %: a column may be called part or group.
 std::string Rows::select(std::string_view more) const {
   std::string out = "SELECT ";
   for (const auto& column : problem_.columns) {
@@ -406,7 +407,7 @@ graph::Transform Rows::fit(const std::vector<graph::Feature>& features, const Pr
   Reading reading(problem_);
   const auto n = selected();
   std::size_t seen = 0;
-  room_.query(select(part_ + " AS part"), {}, [&](const table::Chunk& chunk) {
+  room_.query(select(part_ + " AS \"%part\""), {}, [&](const table::Chunk& chunk) {
     const auto rows = rows_where(chunk, n, 0);
     if (!rows.empty()) fitter.add(reading.batch(chunk, rows));
     seen += rows.size();
@@ -428,9 +429,9 @@ Rows::Parts Rows::pack(const graph::Transform& transform, sys::Files& scratch, c
   std::vector<std::int64_t> ids;
   RowBlock block;
   std::size_t seen = 0;
-  const auto sql =
-      select(fmt::format("{} AS label, {} AS weight, {} AS grp, {} AS part", label_, weight_, group_, part_)) +
-      (problem_.objective == Objective::ranking ? " ORDER BY grp" : "");
+  const auto sql = select(fmt::format("{} AS label, {} AS weight, {} AS \"%group\", {} AS \"%part\"", label_, weight_,
+                                      group_, part_)) +
+                   (problem_.objective == Objective::ranking ? " ORDER BY \"%group\"" : "");
   room_.query(sql, {}, [&](const table::Chunk& chunk) {
     for (std::int64_t p = 0; p < 3; ++p) {
       const auto rows = rows_where(chunk, n + 3, p);
@@ -459,8 +460,8 @@ Rows::Parts Rows::pack(const graph::Transform& transform, sys::Files& scratch, c
 void Rows::each_batch(Part part, const std::function<bool(const Raw&)>& each) {
   Reading reading(problem_);
   const auto n = selected();
-  const auto sql = select(fmt::format("{} AS grp, {} AS part", group_, part_)) +
-                   (problem_.objective == Objective::ranking ? " ORDER BY grp" : "");
+  const auto sql = select(fmt::format("{} AS \"%group\", {} AS \"%part\"", group_, part_)) +
+                   (problem_.objective == Objective::ranking ? " ORDER BY \"%group\"" : "");
   room_.query(sql, {}, [&](const table::Chunk& chunk) {
     const auto rows = rows_where(chunk, n + 1, static_cast<std::int64_t>(part));
     return rows.empty() || each(reading.batch(chunk, rows));
@@ -469,15 +470,14 @@ void Rows::each_batch(Part part, const std::function<bool(const Raw&)>& each) {
 
 std::vector<std::string> Rows::values(Part part, const std::string& column) {
   std::vector<std::string> out;
-  room_.query(
-      fmt::format(
-          "SELECT coalesce(CAST({} AS VARCHAR), '') FROM (SELECT *, {} AS grp, {} AS part FROM rows) WHERE part = {}{}",
-          identifier(column), group_, part_, static_cast<int>(part),
-          problem_.objective == Objective::ranking ? " ORDER BY grp" : ""),
-      {}, [&](const table::Chunk& chunk) {
-        for (std::size_t i = 0; i < chunk.rows(); ++i) out.emplace_back(chunk.text(0, i));
-        return true;
-      });
+  room_.query(fmt::format("SELECT coalesce(CAST({} AS VARCHAR), '') FROM (SELECT *, {} AS \"%group\", {} AS \"%part\" "
+                          "FROM rows) WHERE \"%part\" = {}{}",
+                          identifier(column), group_, part_, static_cast<int>(part),
+                          problem_.objective == Objective::ranking ? " ORDER BY \"%group\"" : ""),
+              {}, [&](const table::Chunk& chunk) {
+                for (std::size_t i = 0; i < chunk.rows(); ++i) out.emplace_back(chunk.text(0, i));
+                return true;
+              });
   return out;
 }
 

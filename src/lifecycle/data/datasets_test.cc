@@ -135,6 +135,14 @@ TEST_P(DatasetsTest, CutsFilesByTime) {
   EXPECT_EQ(f_.rows(v, "SELECT n FROM v"), (Rows{"1", "2", "3", "9"}));
 }
 
+// Names that the making of a version uses itself must not be taken for a column's.
+TEST_P(DatasetsTest, ColumnsMayHaveAnyName) {
+  f_.declare("d", "{columns: [{name: part, type: text}, {name: staged, type: int64}, {name: rowid, type: int64}]}");
+  const auto v = f_.ingest("d", "part,staged,rowid\ntrain,1,7\ntest,2,8\ntrain,3,9\n");
+  EXPECT_EQ(data().files(v).size(), 1U);
+  EXPECT_EQ(f_.rows(v, "SELECT staged FROM v"), (Rows{"1", "2", "3"}));
+}
+
 TEST_P(DatasetsTest, KnowsItsColumns) {
   f_.declare("d", "{columns: [{name: x, type: float64}, {name: c, type: text}, {name: t, type: timestamp}]}");
   std::string csv = "x,c,t\n";

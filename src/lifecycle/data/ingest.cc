@@ -334,7 +334,8 @@ Version Datasets::write_batch(const Where& where, Batch& batch, const sql::Act& 
                                                 table::identifier(time));
   std::vector<File> added;
   batch.room.query(
-      fmt::format("SELECT {} AS part, count(*), {} FROM staged GROUP BY part ORDER BY part LIMIT {}", cut, times,
+      // By their places: a column may have any name.
+      fmt::format("SELECT {}, count(*), {} FROM staged GROUP BY 1 ORDER BY 1 LIMIT {}", cut, times,
                   limits_.files_max + 1),
       {},
       [&](const table::Chunk& chunk) {
