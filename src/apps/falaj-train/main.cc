@@ -37,8 +37,10 @@ std::string from_environment(const char* name, const char* fallback = nullptr) {
                      fmt::format("{} is not set: falaj-train is started by `falaj train`, as a job", name));
 }
 
-// OpenBLAS mistakes new processors in virtual machines for old ones, and is then five times slower than it could be. It
-// looks at this variable once, when it is loaded: before any of our code runs.
+// OpenBLAS mistakes new processors in virtual machines for old ones, and is then five times slower than it could be.
+// Threads of OpenMP wait for each other by burning their processor; where somebody else's work runs on it too, what
+// they wait for does not get it, and a step takes many times as long. Both look at their variable once, when they are
+// loaded: before any of our code runs.
 void choose_kernels(char** argv) {
   if (std::getenv("OPENBLAS_CORETYPE")) return;
   const char* type = __builtin_cpu_supports("avx512f") ? "SkylakeX"
@@ -46,6 +48,7 @@ void choose_kernels(char** argv) {
                                                        : nullptr;
   if (!type) return;
   setenv("OPENBLAS_CORETYPE", type, 1);
+  setenv("OMP_WAIT_POLICY", "passive", 0);
   execv("/proc/self/exe", argv);  // when it fails, training is slow, not wrong
 }
 
