@@ -22,6 +22,8 @@ jobs::NewJob job_of_training(std::string name, std::map<std::string, std::string
   spec.executor = asked.executor;
   spec.time_limit_us = asked.time_limit_us;
   spec.preemptible = asked.preemptible;
+  // Of a gang one task may be lost with its node; the others have a checkpoint to go on from.
+  if (asked.tasks > 1) spec.retries.max = 10;
   jobs::InputSpec rows;
   rows.name = "data";
   rows.dataset = training.data.dataset;
