@@ -137,9 +137,9 @@ struct Batches::Rep {
     const auto& layout = rows.layout();
     const auto& block = window.block;
     copy_bytes(out.numbers.data() + to * layout.numbers, block.numbers.data() + from * layout.numbers,
-                layout.numbers * sizeof(float));
+               layout.numbers * sizeof(float));
     copy_bytes(out.ids.data() + to * layout.ids, block.ids.data() + from * layout.ids,
-                layout.ids * sizeof(std::int32_t));
+               layout.ids * sizeof(std::int32_t));
     const auto* pixels = block.pixels.data() + from * layout.pixels;
     auto* pixels_to = out.pixels.data() + to * layout.pixels;
     if (options.augment)

@@ -33,8 +33,8 @@ class Weights {
   std::vector<Tensor> parts_;
 };
 
-// What a step gives back is kept for the next one. Else the system takes the pages of every large tensor, and clears and
-// gives them again at the next step: a third of the time of a small convolutional network.
+// What a step gives back is kept for the next one. Else the system takes the pages of every large tensor, and clears
+// and gives them again at the next step: a third of the time of a small convolutional network.
 void keep_memory();
 
 // Rows as tensors; they lie in the block. Images are numbers from 0 to 1.
