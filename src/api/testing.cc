@@ -120,12 +120,11 @@ TestApi::TestApi(CallLimits limits)
       answer_key(roots.platform_key(vault::kKeptAnswers)),
       database(sql::open_sqlite(dir / "falaj.db", metrics)) {
   std::vector<sql::Migration> all;
-  for (const auto& module :
-       {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
-        vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
-        track::LoggedModels::migrations(), models::Registry::migrations(), data::Datasets::migrations(),
-        features::Online::migrations(), jobs::Jobs::migrations(), jobs::Schedules::migrations(),
-        jobs::Secrets::migrations(), migrations()})
+  for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
+                             vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
+                             track::LoggedModels::migrations(), models::Registry::migrations(),
+                             data::Datasets::migrations(), features::Online::migrations(), jobs::Jobs::migrations(),
+                             jobs::Schedules::migrations(), jobs::Secrets::migrations(), migrations()})
     all.insert(all.end(), module.begin(), module.end());
   database->migrate(all);
   audit = std::make_unique<audit::AuditLog>(*database, clock, signer);
