@@ -30,8 +30,8 @@ namespace fs = std::filesystem;
 using execute::slurm::TestCluster;
 
 constexpr std::uint64_t kLookUs = 20'000;
-// An attempt that Slurm has forgotten before it was seen to end is only taken for ended after a minute: another one must
-// not run beside it. On a busy machine that happens.
+// An attempt that Slurm has forgotten before it was seen to end is only taken for ended after a minute: another one
+// must not run beside it. On a busy machine that happens.
 constexpr sys::Micros kPatience = std::chrono::minutes(3);
 constexpr auto kDeadline = std::chrono::seconds(8);
 constexpr auto kAway = std::chrono::seconds(4);  // so long it takes to learn of some jobs that Slurm does not answer
