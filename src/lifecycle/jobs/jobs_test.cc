@@ -3,6 +3,7 @@
 #include "lifecycle/jobs/jobs.h"
 
 #include <gtest/gtest.h>
+#include <algorithm>
 
 #include <filesystem>
 #include <fstream>
@@ -325,6 +326,13 @@ TEST_F(JobsTest, ABurstPoolIsForWhoWouldMissADeadlineElsewhere) {
   const auto why = [&](JobId id) { return jobs->explain(jobs->job(kFlights, id)).reason; };
   for (const auto until = real.now() + kPatience; why(patient) == "new" && real.now() < until;) {
   }
+  const auto is_known = [&] {  // a deadline is refused by what is known when it is submitted
+    const auto nodes = jobs->nodes();
+    return std::any_of(nodes.begin(), nodes.end(), [](const auto& n) { return n.name == "c1" && n.pool == "cloud"; });
+  };
+  for (const auto until = real.now() + kPatience; !is_known() && real.now() < until;)
+    base.clock.advance(milliseconds(10));  // nodes are asked for now and then
+  EXPECT_TRUE(is_known());
   auto urgent = whole;
   urgent.expected_us = 3600 * kSecondUs;
   urgent.deadline = format_time(base.clock.wall().count() + 100'000 * kSecondUs);
