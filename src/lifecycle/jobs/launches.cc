@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -369,9 +370,14 @@ void Launches::keep(const Record& record) {
     if (!paths.empty()) parts_.vault.put_many(record.where, std::nullopt, next, act_of(record, "artifact.put"));
   }
   follow(record, 0);
-  if (const auto& run = record.spec->run; !run.model.empty() && run_status(record) == track::RunStatus::finished) {
-    if (!options_.register_model) throw Error(Code::invalid, "run.model: this server has no registry of models");
-    options_.register_model(record.where, life.run_id, run.model, run.alias);
+  std::optional<Error> problem;
+  const auto& model = record.spec->run.model;
+  if (!model.empty() && run_status(record) == track::RunStatus::finished) {
+    // Nothing is a model of nothing; the job's history says so.
+    if (!fs::exists(outputs + "/model") || fs::is_empty(outputs + "/model"))
+      problem = Error(Code::invalid, "run.model: it left nothing in $FALAJ_OUTPUTS/model");
+    else
+      options_.register_model(record.where, life.run_id, model, record.spec->run.alias);
   }
   track::Batch batch;
   if (life.end) {
@@ -387,6 +393,7 @@ void Launches::keep(const Record& record) {
   change.end_ms = parts_.clock.wall().count() / 1000;
   parts_.track.update_run(record.where, life.run_id, change, act_of(record, "run.update"));
   tidy(record);
+  if (problem) throw Error(*problem);
 }
 
 void Launches::tidy(const Record& record) {
