@@ -8,7 +8,8 @@
 # FUZZED x.cc ...: of a large directory, the files whose branches lead its fuzzers; without it, all files do.
 
 # Directories whose own code one thread runs; what they wire together is tested with threads in its own directory.
-set(FALAJ_ONE_THREAD foundation/config foundation/expr foundation/stats compute/graph cli apps/falaj)
+set(FALAJ_ONE_THREAD foundation/config foundation/expr foundation/stats lifecycle/schedule lifecycle/traffic compute/recipe
+    compute/graph cli apps/falaj)
 
 # Directories in which tests spend most of their time: sanitizers optimise these, which doubles what they take to
 # compile and halves what their tests take. Everywhere else compiling is what takes long.

@@ -36,12 +36,16 @@ struct DatasetVersionOut {
   std::vector<ColumnOut> columns;
   std::vector<data::ColumnStats> stats;
   std::vector<std::string> warnings, inputs;
+  std::optional<std::string> answered_by;
   std::optional<std::int64_t> erased_us, replaced_by;
 };
 struct DatasetOut {
   std::string name;
   std::int64_t versions = 0;
   std::optional<DatasetVersionOut> newest;
+};
+struct UploadIn {
+  std::string key;
 };
 struct UploadOut {
   std::string id;
@@ -52,6 +56,7 @@ struct PartOut {
 struct PartsOut {
   std::vector<PartOut> parts;
   double done = 0;
+  std::optional<std::int64_t> version;
 };
 struct FormatQuery {
   std::string format;
@@ -59,8 +64,19 @@ struct FormatQuery {
 struct ColumnsOut {
   std::vector<ColumnOut> columns;
 };
+struct MadeOfIn {
+  std::string dataset;
+  std::int64_t version = 0;
+  std::vector<std::string> columns;
+};
+struct AnsweredByIn {
+  std::string model;
+  std::int64_t version = 0;
+};
 struct FinishIn {
   std::string format, mode = "append", source;
+  std::vector<MadeOfIn> made_of;
+  std::optional<AnsweredByIn> answered_by;
 };
 struct RowsQuery {
   std::int64_t limit = 10;
@@ -131,6 +147,7 @@ struct Shape<DatasetVersionOut> {
       field("stats", &T::stats, "Of the rows that came in with it."),
       field("warnings", &T::warnings, "Expectations that did not hold."),
       field("inputs", &T::inputs, "NAME@NUMBER of the versions that it was made of."),
+      field("answered_by", &T::answered_by, "MODEL/NUMBER of the version of a model whose answers it holds."),
       field("erased_us", &T::erased_us, "When it was erased; absent: it was not. An erased one cannot be read."),
       field("replaced_by", &T::replaced_by, "The version that has what is left of an erased one."));
 };
@@ -141,6 +158,13 @@ struct Shape<DatasetOut> {
   static constexpr auto fields =
       std::make_tuple(field("name", &T::name, "Its name."), field("versions", &T::versions, "How many it has."),
                       field("newest", &T::newest, "The last of them."));
+};
+template <>
+struct Shape<UploadIn> {
+  static constexpr std::string_view name = "DatasetNewUpload";
+  static constexpr auto fields = std::make_tuple(
+      field("key", &UploadIn::key, "Of the caller's choice: the same key finds the same upload again, for seven days.")
+          .length(0, 200));
 };
 template <>
 struct Shape<UploadOut> {
@@ -158,7 +182,8 @@ struct Shape<PartsOut> {
   static constexpr std::string_view name = "DatasetParts";
   static constexpr auto fields =
       std::make_tuple(field("parts", &PartsOut::parts, "Those that are there."),
-                      field("done", &PartsOut::done, "How much of finishing it is done, 0 to 1."));
+                      field("done", &PartsOut::done, "How much of finishing it is done, 0 to 1."),
+                      field("version", &PartsOut::version, "The version that it became; absent until it has."));
 };
 template <>
 struct Shape<FormatQuery> {
@@ -172,13 +197,33 @@ struct Shape<ColumnsOut> {
   static constexpr auto fields = std::make_tuple(field("columns", &ColumnsOut::columns, "As the bytes seem to have."));
 };
 template <>
+struct Shape<MadeOfIn> {
+  using T = MadeOfIn;
+  static constexpr std::string_view name = "DatasetMadeOf";
+  static constexpr auto fields = std::make_tuple(
+      field("dataset", &T::dataset, "Of this project.").required(),
+      field("version", &T::version, "Which of its versions.").required().range(1, INT64_MAX),
+      field("columns", &T::columns, "Those that the new version has too, with the same meaning.").length(0, 2000));
+};
+template <>
+struct Shape<AnsweredByIn> {
+  using T = AnsweredByIn;
+  static constexpr std::string_view name = "DatasetAnsweredBy";
+  static constexpr auto fields =
+      std::make_tuple(field("model", &T::model, "A registered model of this project.").required().length(1, 255),
+                      field("version", &T::version, "Which of its versions.").required().range(1, INT64_MAX));
+};
+template <>
 struct Shape<FinishIn> {
   using T = FinishIn;
   static constexpr std::string_view name = "DatasetFinish";
   static constexpr auto fields = std::make_tuple(
       field("format", &T::format, "What the bytes are.").required().one_of(kDataFormats),
       field("mode", &T::mode, "append: to the newest version; overwrite: instead of it.").one_of(kModes),
-      field("source", &T::source, "In words, such as the file's name.").length(0, 1000));
+      field("source", &T::source, "In words, such as the file's name.").length(0, 1000),
+      field("made_of", &T::made_of, "Versions that the rows were made of: lineage and erasure follow them.")
+          .length(0, 100),
+      field("answered_by", &T::answered_by, "The version of a model whose answers the rows hold."));
 };
 template <>
 struct Shape<RowsQuery> {
@@ -272,6 +317,7 @@ DatasetVersionOut out_of(const data::Version& v) {
   out.stats = v.stats;
   out.warnings = v.warnings;
   for (const auto& input : v.inputs) out.inputs.push_back(fmt::format("{}@{}", input.dataset, input.number));
+  if (v.answered_by) out.answered_by = fmt::format("{}/{}", v.answered_by->model, v.answered_by->version);
   if (v.erased) {
     out.erased_us = v.erased->at_us;
     out.replaced_by = v.erased->replaced_by;
@@ -457,14 +503,29 @@ void add_dataset_reading(Routes& routes, Platform& platform, const std::shared_p
       });
 }
 
+data::Finish finish_of(data::Datasets& datasets, Call& call, const Where& where, const FinishIn& in) {
+  data::Finish out{*data::parse_format(in.format), *data::parse_mode(in.mode), in.source, ""};
+  for (const auto& of : in.made_of) {
+    call.require("dataset.read", scope_of(where, of.dataset));
+    const auto version = datasets.version(where, of.dataset, of.version);
+    for (const auto& column : of.columns)
+      if (!table::find(version.schema, column))
+        throw Error(Code::invalid, fmt::format("made_of: version {} of '{}' has no column '{}'", of.version, of.dataset,
+                                               column.substr(0, 80)));
+    out.inputs.push_back({version.dataset, version.row, version.number, of.columns});
+  }
+  if (in.answered_by) out.answered_by = data::AnsweredBy{in.answered_by->model, in.answered_by->version};
+  return out;
+}
+
 void add_uploads(Routes& routes, Platform& platform, const std::shared_ptr<Turns>& turns) {
   auto& datasets = platform.datasets;
-  routes.add<Nothing, UploadOut>(
+  routes.add<UploadIn, UploadOut>(
       writes_dataset(Method::post, "/v1/datasets/{name}/uploads", "dataset.upload", "Begin to bring rows in."),
-      [&datasets](Call& call, const Nothing&) {
+      [&datasets](Call& call, const UploadIn& in) {
         const auto where = project_of(call);
-        return UploadOut{
-            datasets.begin(where, call.parameter("name"), call.act(scope_of(where, call.parameter("name")).str()))};
+        const auto& name = call.parameter("name");
+        return UploadOut{datasets.begin(where, name, call.act(scope_of(where, name).str()), in.key)};
       });
   routes.add_stream<Nothing>(
       {Method::put, "/v1/datasets/{name}/uploads/{id}/parts/{number}",
@@ -488,6 +549,8 @@ void add_uploads(Routes& routes, Platform& platform, const std::shared_ptr<Turns
         for (const auto& part : datasets.parts(project_of(call), call.parameter("name"), call.parameter("id")))
           out.parts.push_back({part.number, static_cast<std::int64_t>(part.bytes)});
         out.done = datasets.progress(call.parameter("id"));
+        if (const auto made = datasets.finished(project_of(call), call.parameter("name"), call.parameter("id")))
+          out.version = made->number;
         return out;
       });
   routes.add<FormatQuery, ColumnsOut>(
@@ -504,8 +567,7 @@ void add_uploads(Routes& routes, Platform& platform, const std::shared_ptr<Turns
         const Turn turn(*turns);
         const auto where = project_of(call);
         return out_of(datasets.finish(where, call.parameter("name"), call.parameter("id"),
-                                      {*data::parse_format(in.format), *data::parse_mode(in.mode), in.source, ""},
-                                      call.act(where.scope().str())));
+                                      finish_of(datasets, call, where, in), call.act(where.scope().str())));
       });
 }
 

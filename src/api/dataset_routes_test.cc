@@ -80,6 +80,41 @@ TEST_F(DatasetRoutes, ARoleMayBeForOneDatasetOnly) {
   EXPECT_EQ(as_ada("/v1/datasets?" + kProject).status, 403);  // a list is of the project
 }
 
+// As a program that predicts rows does: it is found again after a break, and lineage goes through what it made.
+TEST_F(DatasetRoutes, AnUploadIsFoundByItsKeyAndSaysWhatItWasMadeOf) {
+  declare("answers");
+  const auto begin_keyed = [&](const std::string& name, const std::string& key) {
+    const auto answer = api.post("/v1/datasets/" + name + "/uploads?" + kProject, R"({"key":")" + key + "\"}");
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return std::string(answer.json().at("id").as_string());
+  };
+  const auto id = begin_keyed("answers", "same");
+  EXPECT_EQ(begin_keyed("answers", "same"), id);
+  EXPECT_NE(begin_keyed("answers", "other"), id);
+  EXPECT_NE(begin_keyed("delays", "same"), id);
+  EXPECT_EQ(part("answers", id, 0, "id,name\n1,late\n").status, 200);
+  const auto look = "/v1/datasets/answers/uploads/" + id + "?" + kProject;
+  EXPECT_FALSE(api.get(look).json().as_object().contains("version"));
+  const auto made_of = [](const std::string& dataset, const std::string& column) {
+    return fmt::format(
+        R"({{"format":"csv","mode":"overwrite","made_of":[{{"dataset":"{}","version":1,"columns":["{}"]}}],)"
+        R"("answered_by":{{"model":"delay","version":2}}}})",
+        dataset, column);
+  };
+  EXPECT_EQ(finish("answers", id, made_of("nothing", "id")).status, 404);
+  EXPECT_EQ(finish("answers", id, made_of("delays", "colour")).status, 400);
+  const auto made = finish("answers", id, made_of("delays", "id"));
+  ASSERT_EQ(made.status, 200) << made.body;
+  EXPECT_EQ(canonical(made.json().at("inputs")), R"(["delays@1"])");
+  EXPECT_EQ(made.json().at("answered_by"), json::value("delay/2"));
+  EXPECT_EQ(finish("answers", begin_keyed("answers", "same"), made_of("delays", "id")).json().at("number"),
+            made.json().at("number"));
+  EXPECT_EQ(api.get(look).json().at("version"), made.json().at("number"));
+  const auto lineage = api.get("/v1/lineage?thing=answers@1&way=up&" + kProject).json();
+  EXPECT_THAT(json::serialize(lineage.at("edges")), HasSubstr(R"("how":"rows")"));
+  EXPECT_THAT(json::serialize(lineage.at("edges")), HasSubstr(R"({"from":"version/delay/2","to":"dataset/answers@)"));
+}
+
 TEST_F(DatasetRoutes, SqlSeesWhatTheCallerMayRead) {
   const auto mine = sql("SELECT sum(id) AS s FROM delays", api.ada);
   ASSERT_EQ(mine.status, 200) << mine.body;

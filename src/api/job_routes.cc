@@ -33,6 +33,7 @@ struct TrainingIn {
 struct SubmitIn {
   std::vector<JobSource> sources;
   std::vector<jobs::NewJob> jobs;
+  bool profile = false;
 };
 struct SubmittedJob {
   std::string id, name;
@@ -102,7 +103,8 @@ struct Shape<SubmitIn> {
   static constexpr std::string_view name = "SubmitJobs";
   static constexpr auto fields = std::make_tuple(
       field("sources", &SubmitIn::sources, "Files of jobs.").length(0, 1000),
-      field("jobs", &SubmitIn::jobs, "Jobs, besides those of the files. All of them or none.").length(0, 10'000));
+      field("jobs", &SubmitIn::jobs, "Jobs, besides those of the files. All of them or none.").length(0, 10'000),
+      field("profile", &SubmitIn::profile, "Trainings of the files leave a trace of where their time went."));
 };
 template <>
 struct Shape<SubmittedJob> {
@@ -251,7 +253,8 @@ JobOut out_of(const jobs::Record& record) {
 }
 
 // A document of kind Job or Training; its faults are added with their place.
-std::optional<jobs::NewJob> read_job(const resource::Document& document, const vault::Where& where, Faults& faults) {
+std::optional<jobs::NewJob> read_job(const resource::Document& document, const vault::Where& where, bool profile,
+                                     Faults& faults) {
   Faults own;
   jobs::NewJob job;
   const auto* object = document.yaml.value.if_object();
@@ -289,6 +292,7 @@ std::optional<jobs::NewJob> read_job(const resource::Document& document, const v
     TrainingIn in;
     decode_into(in, given, own);
     if (own.empty()) check(in.spec, own);
+    in.spec.profile = in.spec.profile || profile;
     if (own.empty()) job = job_of_training(std::move(in.name), std::move(in.labels), in.spec);
   } else {
     decode_into(job, given, own);
@@ -347,7 +351,7 @@ SubmitOut submit(Platform& platform, Call& call, const SubmitIn& in) {
   Faults faults;
   for (const auto& source : in.sources)
     for (auto& document : resource::read_documents(source.file, source.text)) {
-      if (auto job = read_job(document, where, faults)) all.push_back(std::move(*job));
+      if (auto job = read_job(document, where, in.profile, faults)) all.push_back(std::move(*job));
       documents.push_back(std::move(document));
     }
   refuse_if_any("jobs", std::move(faults));

@@ -9,9 +9,11 @@
 #include "api/page.h"
 #include "api/project.h"
 #include "foundation/base/text.h"
+#include "lifecycle/data/datasets.h"
 #include "lifecycle/models/deliveries.h"
 #include "lifecycle/models/lineage.h"
 #include "lifecycle/models/webhooks.h"
+#include "lifecycle/serving/endpoints.h"
 
 namespace falaj::api {
 namespace {
@@ -81,9 +83,11 @@ template <>
 struct Shape<EdgeOut> {
   using T = EdgeOut;
   static constexpr std::string_view name = "LineageEdge";
-  static constexpr auto fields =
-      std::make_tuple(field("from", &T::from, "What it was made of."), field("to", &T::to, "What was made."),
-                      field("how", &T::how, "input, output, registered, copied, or rows: from dataset to dataset."));
+  static constexpr auto fields = std::make_tuple(
+      field("from", &T::from, "What it was made of."), field("to", &T::to, "What was made."),
+      field("how", &T::how,
+            "input, output, registered, copied, rows: from dataset to dataset, answers: of a version, in a dataset, or "
+            "served: a version, by an endpoint."));
 };
 template <>
 struct Shape<LineageOut> {
@@ -176,9 +180,11 @@ Thing thing_of(const std::string& text) {
   if (text.find('@') != std::string::npos) return {Thing::Kind::dataset, text};
   if (slash != std::string::npos && parse_int(std::string_view(text).substr(text.rfind('/') + 1)))
     return {Thing::Kind::version, text};
-  throw Error(Code::invalid,
-              fmt::format("thing: run/ID, version/MODEL/NUMBER, logged_model/ID or dataset/NAME@DIGEST, not '{}'",
-                          text.substr(0, 100)));
+  throw Error(
+      Code::invalid,
+      fmt::format(
+          "thing: run/ID, version/MODEL/NUMBER, logged_model/ID, dataset/NAME@DIGEST or endpoint/NAME, not '{}'",
+          text.substr(0, 100)));
 }
 
 // "flights@3" is a version of ours, which runs name by its digest.
@@ -196,6 +202,34 @@ Thing known_as(Platform& platform, const Where& where, Thing thing) {
   return thing;
 }
 
+std::optional<std::vector<Thing>> links_of(data::Datasets& datasets, sql::Reader& reader, const Where& where,
+                                           const Thing& of, bool upward) {
+  std::vector<Thing> out;
+  if (of.kind == Thing::Kind::endpoint) {
+    const auto served = serving::versions_of(reader, where, of.id);
+    if (!served) return std::nullopt;
+    for (const auto& [model, version] : *served)
+      out.push_back({Thing::Kind::version, fmt::format("{}/{}", model, version)});
+    return out;
+  }
+  if (of.kind == Thing::Kind::version) {
+    const auto slash = of.id.rfind('/');
+    const auto number = parse_int(std::string_view(of.id).substr(slash + 1));
+    for (auto& id : datasets.answers_of(reader, where, {of.id.substr(0, slash), number.value_or(0)}))
+      out.push_back({Thing::Kind::dataset, std::move(id)});
+    for (auto& endpoint : serving::endpoints_of(reader, where, of.id.substr(0, slash), number.value_or(0)))
+      out.push_back({Thing::Kind::endpoint, std::move(endpoint)});
+    return out;
+  }
+  auto ids = datasets.linked(reader, where, of.id, upward);
+  if (!ids) return std::nullopt;
+  for (auto& id : *ids) out.push_back({Thing::Kind::dataset, std::move(id)});
+  if (upward)
+    for (const auto& by : datasets.answerers(reader, where, of.id))
+      out.push_back({Thing::Kind::version, fmt::format("{}/{}", by.model, by.version)});
+  return out;
+}
+
 LineageOut lineage(Platform& platform, const Where& where, const LineageQuery& in) {
   const auto thing = known_as(platform, where, thing_of(in.thing));
   LineageOut out;
@@ -206,8 +240,8 @@ LineageOut lineage(Platform& platform, const Where& where, const LineageQuery& i
     out.events = events;
     return out;
   }
-  const models::DatasetLinks links = [&](sql::Reader& reader, const std::string& id, bool upward) {
-    return platform.datasets.linked(reader, where, id, upward);
+  const models::Links links = [&](sql::Reader& reader, const Thing& of, bool upward) {
+    return links_of(platform.datasets, reader, where, of, upward);
   };
   const auto found = platform.database.read([&](sql::Reader& reader) {
     return in.way == "up" ? models::up(reader, where, thing, models::kLineageMax, links)

@@ -23,6 +23,7 @@
 #include "lifecycle/models/registry.h"
 #include "lifecycle/models/retention.h"
 #include "lifecycle/models/webhooks.h"
+#include "lifecycle/serving/endpoints.h"
 #include "lifecycle/track/logged_models.h"
 #include "lifecycle/track/track.h"
 #include "storage/sql/database.h"
@@ -60,6 +61,8 @@ struct Platform {
   data::Erasures& erasures;
   features::Online& online;
   jobs::Jobs& jobs;
+  serving::Endpoints& endpoints;
+  serving::PredictionLog& predictions;
   const sys::Clock& clock;
   sys::Random& random;
   Metrics& metrics;
@@ -84,17 +87,19 @@ void add_resource_routes(Routes& routes, Platform& platform);  // apply, diff, g
 void add_blob_routes(Routes& routes, Platform& platform);      // blobs and keys
 void add_audit_routes(Routes& routes, Platform& platform);
 void add_backup_routes(Routes& routes, Platform& platform);
-void add_track_routes(Routes& routes, Platform& platform);    // experiments, runs, metrics
-void add_model_routes(Routes& routes, Platform& platform);    // models, versions, promotions
-void add_lineage_routes(Routes& routes, Platform& platform);  // lineage, webhooks
-void add_mlflow_routes(Routes& routes, Platform& platform);   // MLflow's tracking protocol
-void add_dataset_routes(Routes& routes, Platform& platform);  // datasets, uploads, SQL
-void add_feature_routes(Routes& routes, Platform& platform);  // training sets
-void add_online_routes(Routes& routes, Platform& platform);   // features now
-void add_feast_routes(Routes& routes, Platform& platform);    // the same as Feast's server says it
-void add_job_routes(Routes& routes, Platform& platform);      // submit, list, logs, cancel
-void add_queue_routes(Routes& routes, Platform& platform);    // queues, nodes, usage
-void add_secret_routes(Routes& routes, Platform& platform);   // set, list, remove
+void add_track_routes(Routes& routes, Platform& platform);       // experiments, runs, metrics
+void add_model_routes(Routes& routes, Platform& platform);       // models, versions, promotions
+void add_lineage_routes(Routes& routes, Platform& platform);     // lineage, webhooks
+void add_mlflow_routes(Routes& routes, Platform& platform);      // MLflow's tracking protocol
+void add_dataset_routes(Routes& routes, Platform& platform);     // datasets, uploads, SQL
+void add_feature_routes(Routes& routes, Platform& platform);     // training sets
+void add_online_routes(Routes& routes, Platform& platform);      // features now
+void add_feast_routes(Routes& routes, Platform& platform);       // the same as Feast's server says it
+void add_job_routes(Routes& routes, Platform& platform);         // submit, list, logs, cancel
+void add_queue_routes(Routes& routes, Platform& platform);       // queues, nodes, usage
+void add_serving_routes(Routes& routes, Platform& platform);     // endpoints, and what serves them
+void add_prediction_routes(Routes& routes, Platform& platform);  // what they answered, labels, experiments
+void add_secret_routes(Routes& routes, Platform& platform);      // set, list, remove
 void add_retention_routes(Routes& routes, Platform& platform);
 void add_erasure_routes(Routes& routes, Platform& platform);
 void add_all_routes(Routes& routes, Platform& platform);

@@ -201,6 +201,8 @@ void add_all_routes(Routes& routes, Platform& platform) {
   add_feast_routes(routes, platform);
   add_job_routes(routes, platform);
   add_queue_routes(routes, platform);
+  add_serving_routes(routes, platform);
+  add_prediction_routes(routes, platform);
   add_secret_routes(routes, platform);
   add_retention_routes(routes, platform);
   add_erasure_routes(routes, platform);

@@ -124,7 +124,8 @@ TestApi::TestApi(CallLimits limits)
                              vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
                              track::LoggedModels::migrations(), models::Registry::migrations(),
                              data::Datasets::migrations(), features::Online::migrations(), jobs::Jobs::migrations(),
-                             jobs::Schedules::migrations(), jobs::Secrets::migrations(), migrations()})
+                             jobs::Schedules::migrations(), jobs::Secrets::migrations(),
+                             serving::Endpoints::migrations(), serving::PredictionLog::migrations(), migrations()})
     all.insert(all.end(), module.begin(), module.end());
   database->migrate(all);
   audit = std::make_unique<audit::AuditLog>(*database, clock, signer);
@@ -141,6 +142,7 @@ TestApi::TestApi(CallLimits limits)
     kinds.push_back(std::move(kind));
   const auto bell = std::make_shared<jobs::Bell>();
   for (auto& kind : jobs::job_kinds(bell)) kinds.push_back(std::move(kind));
+  kinds.push_back(serving::endpoint_kind());
   registry = std::make_unique<resource::Registry>(std::move(kinds));
   resources = std::make_unique<resource::Resources>(*database, *registry, clock);
   keys = std::make_unique<vault::KeyStore>(*database, vault::RootKeys::decode(roots.encode()),
@@ -173,34 +175,19 @@ TestApi::TestApi(CallLimits limits)
   jobs = std::make_unique<jobs::Jobs>(
       jobs::Jobs::Parts{*database, *resources, *directory, *vault, *track, clock, random, metrics, bell},
       jobs::Jobs::Executors{{"local", executor.get()}}, job_options);
+  predictions = std::make_unique<serving::PredictionLog>(
+      serving::PredictionLog::Parts{*database, *resources, *datasets, clock}, metrics);
+  endpoints = std::make_unique<serving::Endpoints>(
+      serving::Endpoints::Parts{*database, *resources, *directory, *models, *promotions, *vault, *online, *predictions,
+                                clock},
+      [this] { return audit->head().head.size; }, metrics);
   admin = directory->bootstrap(iam::kTokenLifeMaxUs)->text;
   apply(kResources);
-  platform.reset(new Platform{*database,
-                              *directory,
-                              *audit,
-                              *resources,
-                              *vault,
-                              *keys,
-                              *track,
-                              *logged_models,
-                              *models,
-                              *promotions,
-                              *webhooks,
-                              *deliveries,
-                              *datasets,
-                              *erasures,
-                              *online,
-                              *jobs,
-                              clock,
-                              random,
-                              metrics,
-                              answer_key,
-                              limits,
-                              "0.0.0",
-                              "http://localhost",
-                              clock.now(),
-                              {},
-                              [] { return true; }});
+  platform.reset(new Platform{
+      *database,      *directory, *audit,      *resources,         *vault,      *keys,     *track,
+      *logged_models, *models,    *promotions, *webhooks,          *deliveries, *datasets, *erasures,
+      *online,        *jobs,      *endpoints,  *predictions,       clock,       random,    metrics,
+      answer_key,     limits,     "0.0.0",     "http://localhost", clock.now(), {},        [] { return true; }});
   add_all_routes(routes, *platform);
   service = std::make_unique<ApiService>(*platform, routes, metrics);
   ada = token_of("user/ada");

@@ -100,6 +100,8 @@ class TestApi {
   std::unique_ptr<models::Deliveries> deliveries;  // not started: a test delivers when it wants to
   std::unique_ptr<jobs::FakeExecutor> executor;    // runs nothing; ends when the clock says so
   std::unique_ptr<jobs::Jobs> jobs;                // not started
+  std::unique_ptr<serving::PredictionLog> predictions;
+  std::unique_ptr<serving::Endpoints> endpoints;
   std::unique_ptr<Platform> platform;
   Routes routes;
   std::unique_ptr<ApiService> service;

@@ -15,7 +15,9 @@ jobs::NewJob job_of_training(std::string name, std::map<std::string, std::string
   spec.command = {kTrainer};
   spec.cpus = asked.cpus;
   spec.memory_bytes = asked.memory_bytes;
-  spec.tasks = asked.tasks;
+  spec.tasks = asked.tasks + training.parallel.spares;
+  spec.tasks_min = asked.tasks_min;
+  spec.spares = training.parallel.spares;
   spec.gpus = asked.gpus;
   spec.queue = asked.queue;
   spec.priority_class = asked.priority_class;
@@ -23,7 +25,7 @@ jobs::NewJob job_of_training(std::string name, std::map<std::string, std::string
   spec.time_limit_us = asked.time_limit_us;
   spec.preemptible = asked.preemptible;
   // Of a gang one task may be lost with its node; the others have a checkpoint to go on from.
-  if (asked.tasks > 1) spec.retries.max = 10;
+  if (spec.tasks > 1) spec.retries = {10, 1'000'000, 600'000'000};
   jobs::InputSpec rows;
   rows.name = "data";
   rows.dataset = training.data.dataset;

@@ -313,18 +313,18 @@ std::pair<std::string, std::string> version_of(const std::string& text) {
 }
 
 void print_version(Session& session, const json::value& version) {
-  session.output().details(version, {{"dataset", "dataset"},
-                                     {"version", "number"},
-                                     {"id", "id"},
-                                     {"mode", "mode"},
-                                     {"appended to", "parent"},
-                                     {"rows", "rows"},
-                                     {"bytes", "bytes", As::bytes},
-                                     {"source", "source"},
-                                     {"made of", "inputs"},
-                                     {"created", "created_us", As::time},
-                                     {"by", "created_by"},
-                                     {"warnings", "warnings"}});
+  std::vector<Column> rows = {{"dataset", "dataset"},
+                              {"version", "number"},
+                              {"id", "id"},
+                              {"mode", "mode"},
+                              {"appended to", "parent"},
+                              {"rows", "rows"},
+                              {"bytes", "bytes", As::bytes},
+                              {"source", "source"},
+                              {"made of", "inputs"}};
+  if (!at_path(version, "answered_by").is_null()) rows.push_back({"answers of", "answered_by"});
+  rows.insert(rows.end(), {{"created", "created_us", As::time}, {"by", "created_by"}, {"warnings", "warnings"}});
+  session.output().details(version, rows);
 }
 
 void add_dataset_commands(CLI::App& app, Session& session) {

@@ -4,16 +4,19 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <iostream>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include "cli/datasets.h"
 #include "cli/idx.h"
+#include "cli/pictures.h"
 #include "cli/progress.h"
 #include "foundation/base/text.h"
 #include "foundation/base/yaml.h"
@@ -27,13 +30,15 @@ constexpr std::size_t kPartBytes = 64 << 20;
 constexpr std::chrono::milliseconds kAskEvery(300);
 
 struct IngestOptions {
-  std::string name, from, format, mode = "append", resume, time, partition, zone;
+  std::string name, from, format, mode = "append", resume, time, partition, zone, image_size;
   std::vector<std::string> files, key;
 };
 
 struct Input {
-  std::string path;               // "-" is standard input
-  std::vector<IdxPair> images{};  // or what the directory `path` has of these
+  std::string path;  // "-" is standard input
+  // Or a directory of images, as CSV of these columns.
+  std::function<std::unique_ptr<std::istream>()> images{};
+  json::array columns{};
   std::string name() const { return path == "-" ? "standard input" : fs::path(path).filename().string(); }
 };
 
@@ -47,32 +52,55 @@ std::string format_by_name(std::string name) {
 
 // By the name, else by how the bytes begin.
 std::string format_of(const Input& input, std::string_view head) {
-  if (!input.images.empty()) return "csv";
+  if (input.images) return "csv";
   if (auto format = format_by_name(input.path); !format.empty()) return format;
   if (head.starts_with("PAR1")) return "parquet";
   if (head.starts_with("\x1f\x8b")) throw Error(Code::invalid, "--format: csv or jsonl? the bytes are gzip");
   return trim(head).starts_with('{') ? "jsonl" : "csv";
 }
 
+json::array image_columns(const char* label, bool parts) {
+  const auto column = [](const char* name, const char* type) {
+    return json::object{{"name", name}, {"type", type}, {"nullable", false}};
+  };
+  json::array out{column("image", "bytes"), column("label", label)};
+  if (parts) out.push_back(column("part", "text"));
+  return out;
+}
+
+// Images as one input, when that is what a directory has.
+std::optional<Input> images_of(const std::string& directory, const std::string& size) {
+  if (auto pairs = idx_pairs(directory); !pairs.empty())
+    return Input{directory, [pairs] { return idx_as_csv(pairs); }, image_columns("int64", true)};
+  auto pictures = pictures_in(directory);
+  if (pictures.empty()) return std::nullopt;
+  const bool parts = !pictures[0].part.empty();
+  const auto wanted = size.empty() ? PictureSize{} : parse_picture_size(size);
+  return Input{directory, [pictures, wanted] { return pictures_as_csv(pictures, wanted); },
+               image_columns("text", parts)};
+}
+
 // Files as they are, a directory's in order of their names.
-std::vector<Input> inputs_of(const std::vector<std::string>& paths) {
+std::vector<Input> inputs_of(const std::vector<std::string>& paths, const std::string& image_size) {
   std::vector<Input> out;
   for (const auto& path : paths) {
     std::error_code error;
     if (path == "-" || fs::is_regular_file(path, error) || fs::is_fifo(path, error)) {
       out.push_back({path});
     } else if (fs::is_directory(path, error)) {
-      if (auto images = idx_pairs(path); !images.empty()) {
-        out.push_back({path, std::move(images)});
-        continue;
-      }
       std::vector<std::string> files;
       for (const auto& entry : fs::directory_iterator(path))
         if (entry.is_regular_file() && !format_by_name(entry.path().string()).empty())
           files.push_back(entry.path().string());
-      if (files.empty())
-        throw Error(Code::not_found,
-                    fmt::format("no .csv, .jsonl or .parquet file and no images in IDX files in {}", path));
+      if (files.empty()) {
+        auto images = images_of(path, image_size);
+        if (!images)
+          throw Error(
+              Code::not_found,
+              fmt::format("no .csv, .jsonl or .parquet file and no images in IDX, PNG or JPEG files in {}", path));
+        out.push_back(std::move(*images));
+        continue;
+      }
       std::sort(files.begin(), files.end());
       for (auto& file : files) out.push_back({std::move(file)});
     } else {
@@ -92,8 +120,8 @@ class Upload {
   void send(const std::string& resume) {
     std::ifstream file;
     std::unique_ptr<std::istream> images;
-    if (!input_.images.empty())
-      images = idx_as_csv(input_.images);
+    if (input_.images)
+      images = input_.images();
     else if (input_.path != "-")
       file.open(input_.path, std::ios::binary);
     std::istream& in = images ? *images : input_.path == "-" ? std::cin : file;
@@ -126,12 +154,7 @@ class Upload {
   }
 
   json::value columns() {
-    if (!input_.images.empty()) {
-      const auto column = [](const char* name, const char* type) {
-        return json::object{{"name", name}, {"type", type}, {"nullable", false}};
-      };
-      return json::array{column("image", "bytes"), column("label", "int64"), column("part", "text")};
-    }
+    if (input_.images) return input_.columns;
     auto with = query();
     with.emplace_back("format", format_);
     return session_.api().get(path("/columns"), with).at("columns");
@@ -193,7 +216,7 @@ class Upload {
 }
 
 void ingest(Session& session, const IngestOptions& options) {
-  const auto inputs = inputs_of(options.files);
+  const auto inputs = inputs_of(options.files, options.image_size);
   if (!options.resume.empty() && inputs.size() != 1) throw Error(Code::invalid, "--resume: for one file at a time");
   json::array versions;
   auto mode = options.mode;
@@ -237,7 +260,7 @@ void refuse_if_there(Session& session, const std::string& name) {
 
 void create(Session& session, const IngestOptions& options) {
   refuse_if_there(session, options.name);
-  const auto inputs = inputs_of({options.from});
+  const auto inputs = inputs_of({options.from}, options.image_size);
   if (inputs.size() != 1) throw Error(Code::invalid, "--from: one file; 'falaj dataset ingest' takes the others after");
   Upload upload(session, options.name, inputs[0], options.format);
   try {
@@ -263,13 +286,17 @@ void add_ingest_commands(CLI::App& dataset, Session& session) {
   const auto common = [&](CLI::App& command) {
     command.add_option("--format", options->format, "csv, jsonl or parquet (default: by the name, else by the bytes)")
         ->check(CLI::IsMember({"csv", "jsonl", "parquet"}));
+    command.add_option("--image-size", options->image_size,
+                       "HEIGHTxWIDTH in pixels to which PNG and JPEG files are brought, such as 32x48");
     command.add_option("--resume", options->resume, "Go on with an upload of the same file that broke off");
   };
   auto* make =
       dataset.add_subcommand("create", "Declare a dataset with the columns that a file has, and take its rows");
   make->add_option("dataset", options->name, "NAME of the new dataset")->required();
-  make->add_option("--from", options->from,
-                   "CSV, JSON lines (both also as gzip) or Parquet; a directory of images as IDX; - for standard input")
+  make->add_option(
+          "--from", options->from,
+          "CSV, JSON lines (both also as gzip) or Parquet; a directory of images as IDX, or of PNG and JPEG files "
+          "as [PART/]LABEL/FILE; - for standard input")
       ->required();
   make->add_option("--key", options->key, "Columns that together name a row: two rows with the same are refused")
       ->delimiter(',');

@@ -4,13 +4,12 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <filesystem>
-#include <streambuf>
 
 #include <fmt/format.h>
 
+#include "cli/made_text.h"
 #include "foundation/base/error.h"
 
 namespace falaj::cli {
@@ -53,27 +52,21 @@ class IdxFile {
   std::unique_ptr<gzFile_s, Close> file_;
 };
 
-class IdxBuffer final : public std::streambuf {
+// Row after row of all pairs.
+class IdxRows {
  public:
-  explicit IdxBuffer(std::vector<IdxPair> pairs) : pairs_(std::move(pairs)) {
-    constexpr char kDigits[] = "0123456789ABCDEF";
-    for (std::size_t byte = 0; byte < 256; ++byte) escaped_[byte] = {'\\', 'x', kDigits[byte / 16], kDigits[byte % 16]};
-  }
+  explicit IdxRows(std::vector<IdxPair> pairs) : pairs_(std::move(pairs)) {}
 
- protected:
-  int_type underflow() override {
-    text_.clear();
-    if (!headed_) text_ = "image,label,part\n";
+  bool more(std::string& text) {
+    if (!headed_) text += "image,label,part\n";
     headed_ = true;
-    while (text_.size() < kAtOnce && pair_ < pairs_.size()) add_row();
-    setg(text_.data(), text_.data(), text_.data() + text_.size());
-    return text_.empty() ? traits_type::eof() : traits_type::to_int_type(text_[0]);
+    if (pair_ == pairs_.size()) return false;
+    add_row(text);
+    return true;
   }
 
  private:
-  static constexpr std::size_t kAtOnce = 1 << 20;
-
-  void add_row() {
+  void add_row(std::string& text) {
     const auto& pair = pairs_[pair_];
     if (!images_) {
       images_ = std::make_unique<IdxFile>(pair.images, 3);
@@ -96,28 +89,15 @@ class IdxBuffer final : public std::streambuf {
     images_->read(pixels_.data(), pixels_.size());
     std::uint8_t label = 0;
     labels_->read(&label, 1);
-    for (const auto pixel : pixels_) text_.append(escaped_[pixel].data(), escaped_[pixel].size());
-    text_ += fmt::format(",{},{}\n", label, pair.part);
+    append_escaped(text, pixels_);
+    text += fmt::format(",{},{}\n", label, pair.part);
   }
 
   const std::vector<IdxPair> pairs_;
-  std::array<std::array<char, 4>, 256> escaped_;  // of each byte, as SQL reads bytes in a text
   std::size_t pair_ = 0, row_ = 0;
   std::unique_ptr<IdxFile> images_, labels_;
   std::vector<std::uint8_t> pixels_;
-  std::string text_;
   bool headed_ = false;
-};
-
-class IdxStream final : public std::istream {
- public:
-  explicit IdxStream(std::vector<IdxPair> pairs) : std::istream(nullptr), buffer_(std::move(pairs)) {
-    rdbuf(&buffer_);
-    exceptions(std::ios::badbit);  // else what is wrong with a file would look like its end
-  }
-
- private:
-  IdxBuffer buffer_;
 };
 
 std::size_t place_of(const std::string& part) {
@@ -146,7 +126,8 @@ std::vector<IdxPair> idx_pairs(const std::string& directory) {
 }
 
 std::unique_ptr<std::istream> idx_as_csv(std::vector<IdxPair> pairs) {
-  return std::make_unique<IdxStream>(std::move(pairs));
+  const auto rows = std::make_shared<IdxRows>(std::move(pairs));
+  return made_text([rows](std::string& text) { return rows->more(text); });
 }
 
 }  // namespace falaj::cli

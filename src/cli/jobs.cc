@@ -31,8 +31,8 @@ struct SubmitOptions {
   std::string name, queue, priority, memory, disk, gpu_type, limit, expected, deadline, grace, image, network, executor,
       experiment, isolation;
   double cpus = 1, gpus = 0;
-  std::int64_t tasks = 1, tasks_min = 0, array = 0, parallel = 0, retries = 0;
-  bool preemptible = false, no_run = false, wait = false;
+  std::int64_t tasks = 1, tasks_min = 0, spares = 0, array = 0, parallel = 0, retries = 0;
+  bool preemptible = false, no_run = false, wait = false, profile = false;
 };
 
 std::string job_path(const std::string& id, std::string_view more = "") {
@@ -96,6 +96,7 @@ json::object job_of(const SubmitOptions& o, const std::vector<std::string>& comm
   text("isolation", o.isolation);
   if (o.gpus > 0) spec["gpus"] = o.gpus;
   if (o.tasks_min > 0) spec["tasksMin"] = o.tasks_min;
+  if (o.spares > 0) spec["spares"] = o.spares;
   if (o.array > 0) spec["array"] = json::object{{"count", o.array}, {"parallel", o.parallel}};
   if (o.retries > 0) spec["retries"] = json::object{{"max", o.retries}};
   if (o.preemptible) spec["preemptible"] = true;
@@ -263,8 +264,9 @@ void submit(Session& session, const SubmitOptions& options) {
   if (!session.after_dashes.empty()) jobs.push_back(job_of(options, session.after_dashes));
   if (sources.empty() && jobs.empty())
     throw Error(Code::invalid, "say it so: falaj submit [OPTIONS] -- COMMAND..., or falaj submit -f FILE");
-  const auto answer =
-      session.api().post("/v1/jobs", json::object{{"sources", sources}, {"jobs", jobs}}, of_project(session));
+  body = {{"sources", sources}, {"jobs", jobs}};
+  if (options.profile) body["profile"] = true;
+  const auto answer = session.api().post("/v1/jobs", body, of_project(session));
   const auto& made = answer.at("jobs").as_array();
   if (!session.output().for_people() && !options.wait) return session.output().value(answer);
   for (const auto& job : made) {
@@ -301,6 +303,7 @@ void add_submit(CLI::App& app, Session& session) {
   c->add_option("--gpu-type", o->gpu_type, "Only of this type");
   c->add_option("--tasks,-n", o->tasks, "Processes that start together")->capture_default_str();
   c->add_option("--tasks-min", o->tasks_min, "So many are enough to begin with");
+  c->add_option("--spares", o->spares, "So many of them may be killed while the others go on");
   c->add_option("--array", o->array, "So many times the same job");
   c->add_option("--parallel", o->parallel, "At most so many of the array at once");
   c->add_option("--queue", o->queue, "Where it waits");
@@ -332,6 +335,7 @@ void add_train(CLI::App& app, Session& session) {
   auto* c = app.add_subcommand("train", "Train a model as a file of kind Training says: falaj train -f train.yaml -w");
   c->add_option("-f,--file", o->files, "YAML of kind Training; - is standard input; may be repeated")->required();
   c->add_flag("--wait,-w", o->wait, "Show how it goes on, and end as it does");
+  c->add_flag("--profile", o->profile, "Leave a trace of where the time went, profile.json, among the run's files");
   c->footer("It is a job like any other: see falaj job --help. The model is registered when it has succeeded.");
   c->callback([&session, o] { submit(session, *o); });
 }

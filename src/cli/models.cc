@@ -190,12 +190,20 @@ void verify(Session& session, const ModelOptions& options) {
 }
 
 void served_at(Session& session, const ModelOptions& options) {
-  const auto at = options.name.rfind('@');
-  if (at == std::string::npos || at + 1 == options.name.size())
-    throw Error(Code::invalid, fmt::format("endpoint: MODEL@ALIAS, not '{}'", harmless(options.name)));
-  const auto model = options.name.substr(0, at), alias = options.name.substr(at + 1);
   std::string time = options.time;
-  if (const auto ago = parse_duration_us(time)) time = std::to_string(session.clock().wall().count() - *ago);
+  if (const auto ago = parse_duration_us(time)) time = format_time(session.clock().wall().count() - *ago);
+  const auto at = options.name.rfind('@');
+  if (at == std::string::npos) {
+    const auto answer =
+        session.api().get(fmt::format("/v1/serving/endpoints/{}/served-at", client::path_element(options.name)),
+                          {{"scope", session.project_scope()}, {"time", time}});
+    const auto* served = answer.as_object().if_contains("served");
+    json::array rows;
+    if (served && served->is_object()) rows = served->at("variants").as_array();
+    return session.output().table(
+        rows, {{"VARIANT", "name"}, {"MODEL", "model"}, {"VERSION", "version"}, {"WEIGHT", "weight"}});
+  }
+  const auto model = options.name.substr(0, at), alias = options.name.substr(at + 1);
   const auto answer = session.api().get(model_path(model, "/alias-at"),
                                         {{"scope", session.project_scope()}, {"alias", alias}, {"time", time}});
   session.output().details(
@@ -223,7 +231,7 @@ void add_reading(CLI::App& model, Session& session, const std::shared_ptr<ModelO
   history_command->callback([&session, options] { history(session, *options); });
 
   auto* at = model.add_subcommand("served-at", "Which version was behind a name at a time, from the audited record");
-  at->add_option("endpoint", options->name, "MODEL@ALIAS: where its users load it from")->required();
+  at->add_option("endpoint", options->name, "An endpoint; or MODEL@ALIAS, where its users load it from")->required();
   at->add_option("time", options->time, "RFC 3339, or how long ago (2h, 7d)")->required();
   at->callback([&session, options] { served_at(session, *options); });
 

@@ -158,6 +158,7 @@ json::object object_of(const Named& named) {
           {"nodeLosses", o.node_losses},
           {"lostShare", o.lost_share},
           {"promiseLateMaxSeconds", o.promise_late_max},
+          {"guessLateMaxSeconds", o.guess_late_max},
           {"startedByP50", o.by_p50},
           {"startedByP90", o.by_p90},
           {"decisions", o.decisions}};

@@ -158,10 +158,10 @@ class Mlflow(Server):
 class Falaj(Server):
     kind = "falaj"
 
-    def __init__(self, directory, binary, settings=()):
+    def __init__(self, directory, binary, settings=(), port=0):
         super().__init__(directory)
         self.binary, self.settings = pathlib.Path(binary).resolve(), settings
-        self.port = 0
+        self.port = port
         self.start()
         self.short = self.must(
             "token", "create", "short", "--ttl", "60s"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// http_load PORT SECONDS CONNECTIONS FILE: keeps the request that the file holds under way on each connection to
-// 127.0.0.1, and says as JSON how many answers came. A client that is faster than the servers it compares.
+// http_load PORT SECONDS CONNECTIONS FILE...: keeps a request under way on each connection to 127.0.0.1, those that the
+// files hold in turn, and says as JSON how many answers came. A client that is faster than the servers it compares.
 #include <cstdio>
+#include <vector>
 
 #include "foundation/base/error.h"
 #include "foundation/base/json.h"
@@ -12,14 +13,15 @@
 int main(int argc, char** argv) {
   using namespace falaj;
   using namespace falaj::tests;
-  if (argc != 5) {
-    std::fprintf(stderr, "usage: http_load PORT SECONDS CONNECTIONS FILE\n");
+  if (argc < 5) {
+    std::fprintf(stderr, "usage: http_load PORT SECONDS CONNECTIONS FILE...\n");
     return 2;
   }
   try {
     const auto number = [&](int i) { return parse_int(argv[i]).value_or(1); };
-    const auto text = read_text(argv[4]);
-    const Conversation conversation{[&](std::uint64_t, std::string& request) { request = text; },
+    std::vector<std::string> texts;
+    for (int i = 4; i < argc; ++i) texts.push_back(read_text(argv[i]));
+    const Conversation conversation{[&](std::uint64_t n, std::string& request) { request = texts[n % texts.size()]; },
                                     [](std::uint64_t, std::string_view) { return std::string(); }};
     const auto got =
         offer(static_cast<std::uint16_t>(number(1)),

@@ -150,9 +150,9 @@ void replay(const std::string& path) {
   const auto show = [](std::string_view name, const Outcome& o) {
     fmt::print(
         "  {:24} wait mean {:9.0f} s  p95 {:9.0f}  max {:9.0f}  completion {:9.0f}  slowdown {:8.1f}  lost {:.3f}  "
-        "late {:.0f}\n",
-        name, o.wait_mean, o.wait_p95, o.wait_max, o.completion_mean, o.slowdown_mean, o.lost_share,
-        o.promise_late_max);
+        "late {:.0f}, guesses {:.0f}\n",
+        name, o.wait_mean, o.wait_p95, o.wait_max, o.completion_mean, o.slowdown_mean, o.lost_share, o.promise_late_max,
+        o.guess_late_max);
     return o;
   };
   const Outcome first = show("fifo", simulate(trace, fifo()));

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "compute/infer/session.h"
+#include "compute/train/again.h"
 #include "compute/train/gang.h"
 #include "compute/train/model.h"
 #include "compute/train/trainer.h"
@@ -55,16 +57,21 @@ void choose_kernels(char** argv) {
 // Several tasks work together as the contract of jobs says; one is alone.
 std::optional<falaj::train::GangPlace> place_in_gang(const falaj::recipe::Training& training) {
   falaj::train::GangPlace place;
-  place.ranks = std::stoul(from_environment("WORLD_SIZE", "1"));
-  if (place.ranks < 2) return std::nullopt;
-  if (training.parallel.mode != "data")
-    throw falaj::Error(falaj::Code::invalid, "parallel.mode: several tasks need one; data is there");
-  place.rank = std::stoul(from_environment("RANK"));
+  place.tasks = std::stoul(from_environment("WORLD_SIZE", "1"));
+  if (place.tasks < 2) return std::nullopt;
+  if (training.parallel.mode == "none")
+    throw falaj::Error(falaj::Code::invalid, "parallel.mode: several tasks need one, such as data");
+  place.task = std::stoul(from_environment("RANK"));
+  place.spares = static_cast<std::size_t>(training.parallel.spares);
+  if (place.spares >= place.tasks)
+    throw falaj::Error(falaj::Code::invalid, "parallel.spares: there are no more tasks than that");
+  place.before = falaj::train::gang_before();
   place.address = from_environment("MASTER_ADDR");
   place.port = std::stoi(from_environment("MASTER_PORT"));
   place.name = from_environment("FALAJ_JOB_ID", "job") + "/" + from_environment("FALAJ_ATTEMPT", "1");
-  place.lost = [](const std::string& why) {
-    fmt::print(stderr, "falaj-train: {}; the gang starts again from the last checkpoint\n", why);
+  place.lost = [spares = place.spares](const falaj::train::Broken& broken) {
+    if (spares > 0) falaj::train::start_again(broken);
+    fmt::print(stderr, "falaj-train: {}; the gang starts again from the last checkpoint\n", broken.why);
     std::fflush(nullptr);
     std::_Exit(kCheckpointed);  // others may wait for what never comes: nothing can be unwound
   };
@@ -91,8 +98,8 @@ int run() {
   places.runtime = from_environment("FALAJ_ONNXRUNTIME", infer::Runtime::path_beside_program().c_str());
   train::Options options;
   options.gang = place_in_gang(training);
-  if (options.gang) places.scratch += "-" + std::to_string(options.gang->rank);
-  if (options.gang && options.gang->rank != 0) places.metrics.clear();
+  if (options.gang) places.scratch += "-" + std::to_string(options.gang->task);
+  std::filesystem::remove_all(places.scratch);  // of a gang that broke, in this process
   options.memory_bytes = std::stoll(from_environment("FALAJ_MEMORY_BYTES", "4294967296"));
   const auto cpus =
       std::stod(from_environment("FALAJ_CPUS", std::to_string(std::thread::hardware_concurrency()).c_str()));
@@ -110,6 +117,10 @@ int main(int, char** argv) {
   struct sigaction stop {};
   stop.sa_handler = [](int) { must_stop = true; };
   sigaction(SIGTERM, &stop, nullptr);
+  sigset_t let_in;  // one that was started again has it blocked
+  sigemptyset(&let_in);
+  sigaddset(&let_in, SIGTERM);
+  sigprocmask(SIG_UNBLOCK, &let_in, nullptr);
   try {
     return run();
   } catch (const falaj::train::Stopped&) {
@@ -118,6 +129,7 @@ int main(int, char** argv) {
   } catch (const falaj::Error& e) {
     fmt::print(stderr, "falaj-train: {}\n", e.what());
     for (const auto& fault : e.faults()) fmt::print(stderr, "  {}: {}\n", fault.where, fault.what);
+    if (e.code() == falaj::Code::unavailable && !falaj::train::gang_before().empty()) return kCheckpointed;
     return e.code() == falaj::Code::invalid ? 2 : 1;
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "falaj-train: out of memory; give the job more, or the network a smaller batch\n");

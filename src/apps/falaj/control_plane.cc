@@ -126,7 +126,8 @@ std::vector<sql::Migration> all_migrations() {
                              vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
                              track::LoggedModels::migrations(), models::Registry::migrations(),
                              data::Datasets::migrations(), features::Online::migrations(), jobs::Jobs::migrations(),
-                             jobs::Schedules::migrations(), jobs::Secrets::migrations(), api::migrations()})
+                             jobs::Schedules::migrations(), jobs::Secrets::migrations(),
+                             serving::Endpoints::migrations(), serving::PredictionLog::migrations(), api::migrations()})
     all.insert(all.end(), module.begin(), module.end());
   return all;
 }
@@ -210,6 +211,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
        features::feature_kinds([this] { return std::make_unique<table::Workspace>(features::kCheckRoom, *files_); }))
     kinds.push_back(std::move(kind));
   for (auto& kind : jobs::job_kinds(bell_)) kinds.push_back(std::move(kind));
+  kinds.push_back(serving::endpoint_kind());
   registry_ = std::make_unique<resource::Registry>(std::move(kinds));
   resources_ = std::make_unique<resource::Resources>(*database_, *registry_, clock_);
   keys_ = std::make_unique<vault::KeyStore>(
@@ -240,6 +242,12 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
   outgoing_ = std::make_unique<net::Client>(outgoing_options(), rules_of(settings_.webhooks), resolver_);
   deliveries_ = std::make_unique<models::Deliveries>(*database_, *webhooks_, *outgoing_, clock_, random_, metrics_);
   make_jobs();
+  predictions_ = std::make_unique<serving::PredictionLog>(
+      serving::PredictionLog::Parts{*database_, *resources_, *datasets_, clock_}, metrics_);
+  endpoints_ = std::make_unique<serving::Endpoints>(
+      serving::Endpoints::Parts{*database_, *resources_, *directory_, *models_, *promotions_, *vault_, *online_,
+                                *predictions_, clock_},
+      [this] { return audit_->head().head.size; }, metrics_);
   bootstrap();
   platform_.reset(new api::Platform{*database_,
                                     *directory_,
@@ -257,6 +265,8 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
                                     *erasures_,
                                     *online_,
                                     *jobs_,
+                                    *endpoints_,
+                                    *predictions_,
                                     clock_,
                                     random_,
                                     metrics_,
@@ -411,6 +421,8 @@ void ControlPlane::serve() {
            }},
           {"jobs", hours(1), [this] { jobs_->upkeep(); }},
           {"followed jobs", std::chrono::seconds(2), [this] { jobs_->follow(); }},
+          {"endpoints", std::chrono::seconds(1), [this] { endpoints_->watch(); }},
+          {"predictions", std::chrono::seconds(1), [this] { predictions_->upkeep(); }},
           {"schedules", std::chrono::seconds(5), [this] { schedules_->run_due(); }},
           {"sweep_uploads", hours(1), [this] { track::Uploads(*database_, *vault_, clock_).sweep(); }},
           {"retention", sys::Micros(settings_.retention.every_us), [this] { retain(); }},
@@ -423,7 +435,72 @@ void ControlPlane::serve() {
            }},
       },
       clock_);
+  start_serving();
   ready_ = true;
+}
+
+// The server of models that is started on this machine has an account of its own, which may follow plans and no more.
+void ControlPlane::start_serving() {
+  std::error_code none;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", none).parent_path() / "falaj-serve";
+  if (!settings_.serving.local || !std::filesystem::exists(program, none)) return;
+  const auto data = std::filesystem::canonical(settings_.data).string();
+  const auto issue = [this] {
+    database_->write({"system/serving", "serving.account", "/", ""}, [this](sql::Writer& writer) {
+      directory_->put(writer, iam::Service{"", "falaj-serve", false});
+      directory_->put(writer, iam::Binding{"falaj-serve", "server", {"service/falaj-serve"}, iam::Scope()});
+      const auto token = directory_->issue_token(
+          writer, {iam::Principal::parse("service/falaj-serve"), "this machine", {}, iam::kTokenLifeMaxUs});
+      files_->write_all(kServeTokenFile, as_bytes(token.text + "\n"));
+    });
+  };
+  const auto& serving = settings_.serving;
+  const bool any_port = parse_endpoint(settings_.listen).port == 0;
+  const auto place = [&](const std::string& listen) {
+    return any_port && !listen.empty() ? listen.substr(0, listen.rfind(':')) + ":0" : listen;
+  };
+  LocalServing::Options options;
+  options.directory = data + "/serve";
+  // One that an earlier control plane started finds us by this.
+  files_->write_all("serve/control", as_bytes(url() + "\n"));
+  options.prepare = [this, issue] {
+    try {
+      const auto text = files_->read_all(kServeTokenFile, 256);
+      const auto header = "Bearer " + std::string(trim(as_text(text)));
+      directory_->authenticate({.authorization = header, .session = {}, .certificate = {}});
+    } catch (const Error&) {
+      issue();  // the first start of one, or its token has expired or was revoked
+    }
+  };
+  options.program = program.string();
+  options.settings = {"data=" + options.directory,
+                      "control=file:" + options.directory + "/control",
+                      "token=file:" + data + "/" + kServeTokenFile,
+                      "public_key=" + to_hex(manifest_signer_.public_key()),
+                      "name=local",
+                      "listen=" + place(serving.listen),
+                      "grpc=" + place(serving.grpc),
+                      fmt::format("threads={}", serving.threads),
+                      fmt::format("grpc_threads={}", serving.grpc_threads)};
+  const auto& online = settings_.online;
+  if (online.redis_host.empty() && online.redis_socket.empty()) {
+    options.settings.push_back("online=" + data + "/online");
+  } else {
+    options.settings.push_back("redis_host=" + online.redis_host);
+    options.settings.push_back("redis_socket=" + online.redis_socket);
+    options.settings.push_back(fmt::format("redis_port={}", online.redis_port));
+    if (!online.redis_password.empty()) options.settings.push_back("redis_password=" + online.redis_password);
+    // A password that we were given in our environment is in none but its own.
+    for (const auto& variable : environment_)
+      if (online.redis_password.starts_with("env:") && variable.starts_with(online.redis_password.substr(4) + "="))
+        options.environment.push_back(variable);
+  }
+  if (!settings_.tls.certificate_file.empty()) {
+    options.settings.push_back("certificate_file=" + settings_.tls.certificate_file);
+    options.settings.push_back("key_file=" + settings_.tls.key_file);
+    options.settings.push_back("ca_file=" + settings_.tls.certificate_file);
+  }
+  local_serving_ = std::make_unique<LocalServing>(std::move(options), *endpoints_, processes_);
 }
 
 void ControlPlane::retain() {
@@ -443,6 +520,8 @@ std::string ControlPlane::url() const {
 
 void ControlPlane::stop() {
   ready_ = false;
+  if (endpoints_) endpoints_->stop();
+  local_serving_.reset();
   if (server_) server_->stop(settings_.http.drain_us);
   server_.reset();
   upkeep_.reset();

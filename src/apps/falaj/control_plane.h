@@ -9,6 +9,7 @@
 #include "api/route.h"
 #include "api/service.h"
 #include "apps/falaj/lazy_executor.h"
+#include "apps/falaj/local_serving.h"
 #include "apps/falaj/settings.h"
 #include "apps/falaj/upkeep.h"
 #include "foundation/base/metrics.h"
@@ -32,6 +33,7 @@
 #include "lifecycle/features/online.h"
 #include "lifecycle/jobs/jobs.h"
 #include "lifecycle/jobs/schedules.h"
+#include "lifecycle/serving/endpoints.h"
 #include "lifecycle/track/track.h"
 #include "storage/sql/database.h"
 
@@ -40,6 +42,7 @@ namespace falaj::app {
 inline constexpr const char* kRootKeyFile = "root.key";
 inline constexpr const char* kAdminTokenFile = "admin.token";
 inline constexpr const char* kOnlineNameFile = "online.name";
+inline constexpr const char* kServeTokenFile = "serve.token";
 inline constexpr const char* kDatabaseFile = "falaj.db";
 
 // Opens the metadata store that the settings name and brings its tables up to date.
@@ -74,6 +77,7 @@ class ControlPlane {
   void bootstrap();
   void make_jobs();
   void make_slurm(jobs::LaunchOptions& launch);
+  void start_serving();
   void retain();  // one pass of retention, as often as it says that there is more
 
   const Settings settings_;
@@ -112,6 +116,9 @@ class ControlPlane {
   std::unique_ptr<LazyExecutor> local_executor_, slurm_executor_;  // the second: where one is configured
   std::unique_ptr<jobs::Jobs> jobs_;
   std::unique_ptr<jobs::Schedules> schedules_;
+  std::unique_ptr<serving::PredictionLog> predictions_;
+  std::unique_ptr<serving::Endpoints> endpoints_;
+  std::unique_ptr<LocalServing> local_serving_;
   bool first_start_ = false;
   std::atomic<bool> ready_{false};
   std::unique_ptr<api::Platform> platform_;

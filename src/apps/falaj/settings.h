@@ -74,6 +74,13 @@ struct OnlineSettings {
   std::string redis_password;  // a reference
 };
 
+// The falaj-serve that is started on this machine; others are started by themselves and follow.
+struct ServingSettings {
+  bool local = true;
+  std::string listen = "127.0.0.1:8480", grpc = "127.0.0.1:8481";
+  std::int64_t threads = 1, grpc_threads = 1;
+};
+
 struct Settings {
   std::string data = "~/.falaj";
   std::string listen = "127.0.0.1:8470";
@@ -89,6 +96,7 @@ struct Settings {
   DatasetSettings datasets;
   OnlineSettings online;
   JobSettings jobs;
+  ServingSettings serving;
   execute::slurm::Settings slurm;
 };
 
@@ -248,6 +256,17 @@ struct Shape<app::OnlineSettings> {
       field("redis_password", &T::redis_password, "Where its password is: file:PATH or env:NAME.").length(0, 4096));
 };
 template <>
+struct Shape<app::ServingSettings> {
+  using T = app::ServingSettings;
+  static constexpr std::string_view name = "ServingSettings";
+  static constexpr auto fields = std::make_tuple(
+      field("local", &T::local, "Whether falaj-serve is started on this machine once an endpoint is declared."),
+      field("listen", &T::listen, "Its HOST:PORT for HTTP; any free port where ours is any free one.").length(1, 256),
+      field("grpc", &T::grpc, "Its HOST:PORT for gRPC; empty = none.").length(0, 256),
+      field("threads", &T::threads, "Of it that read HTTP and run models.").range(1, 256),
+      field("grpc_threads", &T::grpc_threads, "Of it that read gRPC and run models.").range(1, 256));
+};
+template <>
 struct Shape<app::Settings> {
   using T = app::Settings;
   static constexpr std::string_view name = "Settings";
@@ -258,7 +277,8 @@ struct Shape<app::Settings> {
       field("tls", &T::tls, ""), field("database", &T::database, ""), field("blobs", &T::blobs, ""),
       field("keys", &T::keys, ""), field("http", &T::http, ""), field("rates", &T::rates, ""),
       field("webhooks", &T::webhooks, ""), field("retention", &T::retention, ""), field("datasets", &T::datasets, ""),
-      field("online", &T::online, ""), field("jobs", &T::jobs, ""), field("slurm", &T::slurm, ""));
+      field("online", &T::online, ""), field("jobs", &T::jobs, ""), field("serving", &T::serving, ""),
+      field("slurm", &T::slurm, ""));
   // What concerns several settings. An unsafe combination refuses to start.
   static void check(const T& settings, Faults& faults);
 };

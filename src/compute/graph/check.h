@@ -21,8 +21,8 @@ struct Limits {
   std::size_t texts = 20'000'000;  // texts inside tensors and attributes
   std::size_t graphs_nested = 4;   // If in Loop in If in the graph
   std::size_t name_bytes = 1024;
-  std::size_t rank = 16;  // sizes of a tensor
-  std::int64_t ir_version = 12;
+  std::size_t rank = 16;         // sizes of a tensor
+  std::int64_t ir_version = 13;  // of ONNX 1.20; ONNX Runtime 1.27 reads no newer
   std::vector<std::string> domains = {"", "ai.onnx", "ai.onnx.ml"};
 };
 

@@ -303,4 +303,9 @@ Graph parse(BytesView bytes, const Limits& limits) {
   return out;
 }
 
+Initialiser parse_tensor(BytesView tensor, const Limits& limits) {
+  const auto from = checked_tensor(tensor, limits);
+  return {from.name(), read_tensor(from)};
+}
+
 }  // namespace falaj::graph

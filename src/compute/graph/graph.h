@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -91,5 +92,10 @@ Bytes serialise(const Graph& graph, const Limits& limits = {});
 // Throws invalid with every fault that check() finds. serialise(parse(x)) is a model equal to x in everything but names
 // of its producer and notes for people.
 Graph parse(BytesView model, const Limits& limits = {});
+// Without ZipMap, by which exporters of scikit-learn turn scores into a list of dictionaries: the output of that name
+// becomes the tensor of the scores. Nothing when the model has none of them. Throws invalid as parse() does.
+std::optional<Bytes> without_zip_maps(BytesView model, const Limits& limits = {});
+// A tensor by itself and its name, as files of test data hold them. Throws invalid.
+Initialiser parse_tensor(BytesView tensor, const Limits& limits = {});
 
 }  // namespace falaj::graph

@@ -21,6 +21,8 @@ std::optional<Element> element_of_type(std::int64_t onnx_type);  // nothing for 
 // The model, after everything check() promises. Throws invalid.
 onnx::ModelProto checked_model(BytesView model, const Limits& limits, Summary& summary);
 
+onnx::TensorProto checked_tensor(BytesView tensor, const Limits& limits);
+
 // Throws invalid when the bytes are no ONNX model, or hold more of anything than `limits`; gives memory to none of it.
 void scan_model(BytesView model, const Limits& limits);
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compute/graph/graph.h"
@@ -13,20 +14,27 @@
 
 namespace falaj::infer {
 
+// What can run a model. Which there are is decided by the library that was found.
+enum class Provider { cpu, cuda, tensorrt, openvino };
+inline constexpr Provider kProviders[] = {Provider::cpu, Provider::cuda, Provider::tensorrt, Provider::openvino};
+std::string_view name(Provider provider);
+
 // ONNX Runtime, opened at run time, so that any build of it from 1.21 on (one for a GPU too) can stand in. Copying is
 // cheap; the library stays in the process until its end.
 class Runtime {
  public:
+  struct Rep;  // ort.h
+
   // Throws not_found when there is no such library and unavailable when it is none, or one that is too old.
   static Runtime load(const std::string& path);
   // What comes with the program: ../lib/libonnxruntime.so.1 beside it.
   static std::string path_beside_program();
 
-  const std::string& version() const;  // "1.27.0"
+  const std::string& version() const;              // "1.27.0"
+  const std::vector<Provider>& providers() const;  // what the library was built with; it may still lack a device
+  const std::shared_ptr<Rep>& rep() const { return rep_; }
 
  private:
-  friend class Session;
-  struct Rep;
   explicit Runtime(std::shared_ptr<Rep> rep) : rep_(std::move(rep)) {}
   std::shared_ptr<Rep> rep_;
 };

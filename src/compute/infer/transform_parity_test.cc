@@ -87,7 +87,7 @@ struct Both {
   std::vector<std::int64_t> ids;
 };
 
-Both here(const Transform& transform, const Batch& batch) {
+Both here(const Transform& transform, const graph::Batch& batch) {
   Both out{std::vector<float>(batch.rows * transform.float_names().size()),
            std::vector<std::int64_t>(batch.rows * transform.ids().size())};
   transform.apply(batch, out.floats, out.ids);

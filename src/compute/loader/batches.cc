@@ -20,7 +20,7 @@ namespace falaj::loader {
 namespace {
 
 constexpr std::size_t kReady = 4;  // batches made ahead
-constexpr std::size_t kWindowBytesMax = 64 << 20, kWindowBlocksMax = 64;
+constexpr std::size_t kWindowBytesMax = 32 << 20, kWindowBlocksMax = 64;
 
 std::size_t blocks_of_window(const Layout& layout) {
   return std::clamp<std::size_t>(kWindowBytesMax / (Order::kBlock * layout.bytes()), 1, kWindowBlocksMax);
@@ -28,25 +28,27 @@ std::size_t blocks_of_window(const Layout& layout) {
 
 }  // namespace
 
-std::vector<std::uint32_t> Order::window(std::size_t number) const {
-  std::vector<std::uint32_t> out;
-  if (!shuffled) {
-    out.resize(std::min(window_rows(), rows - number * window_rows()));
-    std::iota(out.begin(), out.end(), static_cast<std::uint32_t>(number * window_rows()));
-    return out;
-  }
+std::vector<std::uint32_t> Order::deal() const {
   // The last block may be short; it must not stand between others, or windows would have other places.
   const auto whole = rows / kBlock;
   std::vector<std::uint32_t> dealt(whole);
   std::iota(dealt.begin(), dealt.end(), 0U);
-  Mix(seed, epoch, 0).shuffle(dealt);
+  if (shuffled) Mix(seed, epoch, 0).shuffle(dealt);
   if (whole * kBlock < rows) dealt.push_back(static_cast<std::uint32_t>(whole));
-  const auto begin = number * blocks, end = std::min(begin + blocks, dealt.size());
-  for (auto b = begin; b < end; ++b) {
-    const auto first = std::size_t{dealt[b]} * kBlock, last = std::min(first + kBlock, rows);
-    for (auto row = first; row < last; ++row) out.push_back(static_cast<std::uint32_t>(row));
-  }
-  Mix(seed, epoch, number + 1).shuffle(out);
+  return dealt;
+}
+
+std::vector<std::uint32_t> Order::mixed(std::size_t window) const {
+  std::vector<std::uint32_t> out(rows_of(window));
+  std::iota(out.begin(), out.end(), 0U);
+  if (shuffled && !neighbours) Mix(seed, epoch, window + 1).shuffle(out);
+  return out;
+}
+
+std::vector<std::uint32_t> Order::window(std::size_t number) const {
+  const auto dealt = deal();
+  auto out = mixed(number);
+  for (auto& row : out) row = static_cast<std::uint32_t>(dealt[number * blocks + row / kBlock] * kBlock + row % kBlock);
   return out;
 }
 
@@ -58,6 +60,7 @@ struct Batches::Rep {
   const Packed& rows;
   const BatchOptions options;
   const Order order;
+  const std::vector<std::uint32_t> dealt;
   const std::size_t first_step, steps, batch;
   const sys::Clock& clock;
 
@@ -74,7 +77,8 @@ struct Batches::Rep {
   Rep(const Packed& packed, const BatchOptions& o, std::uint64_t epoch, std::size_t from_step, const sys::Clock& c)
       : rows(packed),
         options(o),
-        order{packed.rows(), o.seed, epoch, o.shuffled, blocks_of_window(packed.layout())},
+        order{packed.rows(), o.seed, epoch, o.shuffled, blocks_of_window(packed.layout()), o.neighbours},
+        dealt(order.deal()),
         first_step(from_step),
         steps(steps_of(packed.rows(), o)),
         batch(std::min(o.batch, packed.rows())),
@@ -93,67 +97,50 @@ struct Batches::Rep {
     });
   }
 
-  // A window in memory, in the order it is seen.
+  // A window in memory.
   struct Window {
-    std::size_t number = 0, first = 0;  // of the rows seen in this epoch
-    std::vector<std::uint32_t> seen;    // places in `block`
-    RowBlock block;
+    std::size_t number = SIZE_MAX, first = 0;  // first: of the rows seen in this epoch
+    std::vector<std::uint32_t> seen;           // places among its rows
+    Bytes packed;
   };
 
-  void load(std::size_t number, Window& window) const {
-    const auto seen = order.window(number);
-    // Blocks in the order they lie on disk: what is read is a few long pieces.
-    auto sorted = seen;
-    std::sort(sorted.begin(), sorted.end());
-    std::vector<std::pair<std::uint32_t, std::size_t>> runs;  // first row, place of it in `block`
-    window.block.resize(rows.layout(), 0);
-    RowBlock piece;
-    for (std::size_t i = 0; i < sorted.size();) {
-      std::size_t j = i + 1;
-      while (j < sorted.size() && sorted[j] == sorted[j - 1] + 1) ++j;
-      rows.read(sorted[i], j - i, piece);
-      runs.emplace_back(sorted[i], i);
-      const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
-      append(window.block.numbers, piece.numbers);
-      append(window.block.ids, piece.ids);
-      append(window.block.pixels, piece.pixels);
-      append(window.block.labels, piece.labels);
-      append(window.block.weights, piece.weights);
-      append(window.block.groups, piece.groups);
-      i = j;
-    }
+  void load(std::size_t number, Window& window) {
+    const auto n = order.rows_of(number), row_bytes = rows.layout().bytes();
+    window.packed.resize(n * row_bytes);
+    // In the order they lie on disk.
+    std::vector<std::pair<std::uint32_t, std::size_t>> blocks;  // block, its first place
+    for (std::size_t place = 0; place < n; place += Order::kBlock)
+      blocks.emplace_back(dealt[number * order.blocks + place / Order::kBlock], place);
+    std::sort(blocks.begin(), blocks.end());
+    for (const auto& [block, place] : blocks)
+      rows.read_packed(block * Order::kBlock, std::min(Order::kBlock, n - place),
+                       window.packed.data() + place * row_bytes);
     window.number = number;
     window.first = number * order.window_rows();
-    window.seen.resize(seen.size());
-    for (std::size_t i = 0; i < seen.size(); ++i) {
-      const auto run = std::prev(std::upper_bound(runs.begin(), runs.end(), std::pair(seen[i], SIZE_MAX)));
-      window.seen[i] = static_cast<std::uint32_t>(run->second + (seen[i] - run->first));
-    }
+    window.seen = order.mixed(number);
   }
 
   // `at`: the row's place in the epoch, of all ranks.
   void copy_row(const Window& window, std::size_t at, RowBlock& out, std::size_t to) const {
-    const std::size_t from = window.seen[at - window.first];
+    constexpr std::size_t kAhead = 8;
     const auto& layout = rows.layout();
-    const auto& block = window.block;
-    copy_bytes(out.numbers.data() + to * layout.numbers, block.numbers.data() + from * layout.numbers,
-               layout.numbers * sizeof(float));
-    copy_bytes(out.ids.data() + to * layout.ids, block.ids.data() + from * layout.ids,
-               layout.ids * sizeof(std::int32_t));
-    const auto* pixels = block.pixels.data() + from * layout.pixels;
-    auto* pixels_to = out.pixels.data() + to * layout.pixels;
-    if (options.augment)
-      Change::drawn(options.seed, order.epoch, at).apply(*options.augment, pixels, pixels_to);
-    else
-      copy_bytes(pixels_to, pixels, layout.pixels);
-    out.labels[to] = block.labels[from];
-    out.weights[to] = block.weights[from];
-    out.groups[to] = block.groups[from];
+    const auto row_bytes = layout.bytes();
+    const auto i = at - window.first;
+    const auto* row = window.packed.data() + window.seen[i] * row_bytes;
+    if (i + kAhead < window.seen.size()) {  // they are far from each other: ask for the lines of one that comes soon
+      const auto* soon = window.packed.data() + window.seen[i + kAhead] * row_bytes;
+      for (std::size_t line = 0; line < std::min<std::size_t>(row_bytes, 512); line += 64)
+        __builtin_prefetch(soon + line);
+    }
+    out.put(layout, to, row);
+    if (!options.augment) return;
+    const auto* pixels = reinterpret_cast<const std::uint8_t*>(row + row_bytes - layout.pixels);
+    Change::drawn(options.seed, order.epoch, at)
+        .apply(*options.augment, pixels, out.pixels.data() + to * layout.pixels);
   }
 
   void produce() {
     Window window;
-    window.number = SIZE_MAX;
     for (auto step = first_step; step < steps; ++step) {
       // Of the rows of this step those of this rank.
       const auto first = step * batch + options.rank * batch / options.ranks;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,8 +24,14 @@ struct Order {
 
   static constexpr std::size_t kBlock = 512;  // rows
   std::size_t blocks = 64;                    // of a window; fewer when rows are long
+  bool neighbours = false;                    // within blocks nothing is shuffled
   std::size_t window_rows() const { return kBlock * blocks; }
   std::size_t windows() const { return (rows + window_rows() - 1) / window_rows(); }
+  std::size_t rows_of(std::size_t window) const { return std::min(window_rows(), rows - window * window_rows()); }
+  // All blocks: window after window those of each. Only the very last one may be short.
+  std::vector<std::uint32_t> deal() const;
+  // How the rows of a window, laid out block after block, are then seen: each place once.
+  std::vector<std::uint32_t> mixed(std::size_t window) const;
   // The rows of a window, in the order they are seen. Each row is in exactly one window of an epoch.
   std::vector<std::uint32_t> window(std::size_t number) const;
 };
@@ -35,6 +42,7 @@ struct BatchOptions {
   std::uint64_t seed = 0;
   bool shuffled = true;
   std::optional<Image> augment = {};  // each image is seen a little changed, each time in another way
+  bool neighbours = false;            // rows that lie side by side are seen so: blocks are mixed, rows are not
 };
 
 // How many steps an epoch has: rows that do not fill a step are left for another epoch, unless there is only one.

@@ -33,24 +33,31 @@ void Packed::append(const RowBlock& block) {
   rows_ += block.rows;
 }
 
-void Packed::read(std::size_t first, std::size_t n, RowBlock& out) const {
+void RowBlock::put(const Layout& layout, std::size_t to, const std::byte* row) {
+  const auto label_at = layout.label_at();
+  copy_bytes(numbers.data() + to * layout.numbers, row, layout.numbers * 4);
+  copy_bytes(ids.data() + to * layout.ids, row + layout.numbers * 4, layout.ids * 4);
+  float rest[3];
+  std::memcpy(rest, row + label_at, sizeof rest);
+  labels[to] = rest[0];
+  weights[to] = rest[1];
+  groups[to] = rest[2];
+  copy_bytes(pixels.data() + to * layout.pixels, row + label_at + sizeof rest, layout.pixels);
+}
+
+void Packed::read_packed(std::size_t first, std::size_t n, std::byte* out) const {
   CHECK(first + n <= rows_, "rows that are there are read");
-  const auto row_bytes = layout_.bytes(), numbers = layout_.numbers * 4, ids = layout_.ids * 4;
-  Bytes bytes(n * row_bytes);
-  if (file_->read(first * row_bytes, bytes) != bytes.size()) throw Error(Code::corrupt, "packed rows end too early");
+  const auto row_bytes = layout_.bytes();
+  if (file_->read(first * row_bytes, std::span(out, n * row_bytes)) != n * row_bytes)
+    throw Error(Code::corrupt, "packed rows end too early");
+}
+
+void Packed::read(std::size_t first, std::size_t n, RowBlock& out) const {
+  const auto row_bytes = layout_.bytes();
+  out.packed.resize(n * row_bytes);
+  read_packed(first, n, out.packed.data());
   out.resize(layout_, n);
-  const auto* at = bytes.data();
-  for (std::size_t i = 0; i < n; ++i) {
-    copy_bytes(out.numbers.data() + i * layout_.numbers, at, numbers);
-    copy_bytes(out.ids.data() + i * layout_.ids, at + numbers, ids);
-    float rest[3];
-    copy_bytes(rest, at + numbers + ids, sizeof rest);
-    copy_bytes(out.pixels.data() + i * layout_.pixels, at + numbers + ids + sizeof rest, layout_.pixels);
-    out.labels[i] = rest[0];
-    out.weights[i] = rest[1];
-    out.groups[i] = rest[2];
-    at += row_bytes;
-  }
+  for (std::size_t i = 0; i < n; ++i) out.put(layout_, i, out.packed.data() + i * row_bytes);
 }
 
 }  // namespace falaj::loader

@@ -25,8 +25,9 @@ struct Layout {
   std::size_t pixels = 0;   // bytes of an image
   friend bool operator==(const Layout&, const Layout&) = default;
 
-  // Label, weight and group come last.
+  // Packed: numbers, ids, label, weight, group, pixels.
   std::size_t bytes() const { return (numbers + ids + 3) * 4 + pixels; }
+  std::size_t label_at() const { return (numbers + ids) * 4; }
 };
 
 // Rows, one array for each part of them.
@@ -36,8 +37,10 @@ struct RowBlock {
   std::vector<std::int32_t> ids;
   std::vector<std::uint8_t> pixels;
   std::vector<float> labels, weights, groups;
+  Bytes packed;  // the same as it was read, kept for its memory
 
   void resize(const Layout& layout, std::size_t n);
+  void put(const Layout& layout, std::size_t to, const std::byte* row);  // one that is packed
 };
 
 // Rows of one part of the data, preprocessed once and then read as often as wanted, at any place: an epoch in another
@@ -49,6 +52,8 @@ class Packed {
 
   void append(const RowBlock& block);                                // throws exhausted when the disk is full
   void read(std::size_t first, std::size_t n, RowBlock& out) const;  // Requires: first + n <= rows()
+  // The same as they lie: n * layout().bytes(), row by row, in the order of Layout.
+  void read_packed(std::size_t first, std::size_t n, std::byte* out) const;
   std::size_t rows() const { return rows_; }
   // How many rows to read at a time: `most`, or fewer when they are long.
   std::size_t rows_at_once(std::size_t most) const {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -59,6 +60,27 @@ void check_columns(const Training& training, Faults& faults) {
           {fmt::format("spec.trees.monotone.{}", name.substr(0, 64)), fmt::format("must be 1 or -1, not {}", way)});
 }
 
+void check_layers(const Network& network, Faults& faults) {
+  if (network.layers.empty()) return;
+  if (network.kind != "auto") faults.push_back({"spec.network.kind", "does not go with layers, which say it all"});
+  std::int64_t kept = 0;
+  for (std::size_t i = 0; i < network.layers.size(); ++i) {
+    const auto& layer = network.layers[i];
+    const auto at = fmt::format("spec.network.layers[{}]", i);
+    if (layer.share >= 1) faults.push_back({at + ".share", "must be below 1"});
+    const bool sized = layer.op == "linear" || layer.op == "conv";
+    if (sized != (layer.size > 0))
+      faults.push_back({at + ".size", sized ? "required" : fmt::format("{} has none", layer.op)});
+    if (layer.op == "conv" && layer.kernel % 2 == 0) faults.push_back({at + ".kernel", "must be odd"});
+    if (layer.op == "conv" && layer.size % layer.groups != 0)
+      faults.push_back({at + ".groups", fmt::format("{} channels are not {} equal groups", layer.size, layer.groups)});
+    if (layer.op == "keep") ++kept;
+    if (layer.op == "add" && --kept < 0) faults.push_back({at, "nothing was put aside by keep before it"});
+    kept = std::max<std::int64_t>(kept, 0);
+  }
+  if (kept > 0) faults.push_back({"spec.network.layers", fmt::format("{} of keep are never added", kept)});
+}
+
 void check_network(const Training& training, Faults& faults) {
   const auto& network = training.network;
   for (std::size_t i = 0; i < network.hidden.size(); ++i)
@@ -68,18 +90,97 @@ void check_network(const Training& training, Faults& faults) {
   if (!batch_size(network) && network.batch != "auto")
     faults.push_back({"spec.network.batch",
                       fmt::format("must be a number of rows from 1 to 1048576, or auto, not '{}'", network.batch)});
+  if (network.batch == "auto" && training.resources.tasks > 1)
+    faults.push_back({"spec.network.batch", "auto is for one task; say how many rows a step all tasks share"});
+  if (network.batch == "auto" && network.accumulate > 1)
+    faults.push_back({"spec.network.accumulate", "does not go with batch: auto, which finds out itself"});
+  check_layers(network, faults);
   if (network.dropout >= 1) faults.push_back({"spec.network.dropout", "must be below 1"});
+}
+
+// Words that mean something in one mode only.
+void check_of_mode(const Parallel& parallel, Faults& faults) {
+  const Parallel usual;
+  const auto only = [&](bool said, const char* field, const char* mode) {
+    if (said && parallel.mode != mode)
+      faults.push_back(
+          {fmt::format("spec.parallel.{}", field), fmt::format("goes with mode: {}, not {}", mode, parallel.mode)});
+  };
+  only(parallel.compress != usual.compress, "compress", "data");
+  only(parallel.shard_optimiser, "shardOptimiser", "data");
+  only(parallel.servers != usual.servers, "servers", "server");
+  only(parallel.update != usual.update, "update", "server");
+  only(parallel.micro_batches != usual.micro_batches, "microBatches", "pipeline");
+  if (parallel.keep <= 0) faults.push_back({"spec.parallel.keep", "must be above 0"});
+  if (parallel.keep != usual.keep && parallel.compress != "topk")
+    faults.push_back({"spec.parallel.keep", "goes with compress: topk"});
+  if (parallel.rank != usual.rank && parallel.compress != "powersgd")
+    faults.push_back({"spec.parallel.rank", "goes with compress: powersgd"});
+  if (parallel.staleness != usual.staleness && parallel.update != "bounded")
+    faults.push_back({"spec.parallel.staleness", "goes with update: bounded"});
+}
+
+// Ways in which tasks have a part of the network, or send what one of them made of its rows to another.
+void check_shared_network(const Training& training, Faults& faults) {
+  const auto& mode = training.parallel.mode;
+  const auto& network = training.network;
+  const auto& kind = network.kind;
+  const bool images = kind == "cnn" || kind == "mobilenet" || kind == "efficientnet" ||
+                      std::any_of(training.columns.begin(), training.columns.end(),
+                                  [](const auto& c) { return c.second.as == "image"; });
+  if (images) faults.push_back({"spec.parallel.mode", fmt::format("{} is for tables; images need data", mode)});
+  if (network.accumulate > 1)
+    faults.push_back({"spec.network.accumulate",
+                      fmt::format("does not go with mode: {}{}", mode,
+                                  mode == "pipeline" ? ", which has microBatches" : "; use a larger batch")});
+  if (mode == "server") return;
+  if (network.precision != "fp32")
+    faults.push_back({"spec.network.precision", fmt::format("must be fp32 with mode: {}", mode)});
+  if (kind == "linear")
+    faults.push_back({"spec.network.kind", fmt::format("linear is one layer: there is nothing to share by {}", mode)});
+  if (!network.layers.empty()) return;  // the trainer sees where they can be taken apart
+  const auto tasks = training.resources.tasks;
+  const auto stages = std::ssize(network.hidden) + (kind == "resnet" ? 3 : 1);
+  if (mode == "pipeline" && tasks > stages)
+    faults.push_back(
+        {"spec.resources.tasks", fmt::format("this network can be cut into {} stages at most, not {}", stages, tasks)});
+  for (std::size_t i = 0; mode == "tensor" && i < network.hidden.size(); ++i)
+    if (network.hidden[i] < tasks)
+      faults.push_back({fmt::format("spec.network.hidden[{}]", i),
+                        fmt::format("{} tasks cannot share a layer of {}", tasks, network.hidden[i])});
+}
+
+// How many tasks there are, and may be.
+void check_tasks(const Training& training, Faults& faults) {
+  const auto& parallel = training.parallel;
+  const auto& mode = parallel.mode;
+  const auto tasks = training.resources.tasks, fewest = training.resources.tasks_min.value_or(tasks);
+  if (mode == "none" && tasks > 1)
+    faults.push_back({"spec.parallel.mode", fmt::format("{} tasks need a mode, such as data", tasks)});
+  if (fewest > tasks) faults.push_back({"spec.resources.tasksMin", fmt::format("must be at most tasks, {}", tasks)});
+  if ((mode == "pipeline" || mode == "tensor") && fewest < 2)
+    faults.push_back({"spec.resources.tasks", fmt::format("mode: {} needs two at least", mode)});
+  if (mode == "server" && parallel.servers >= fewest)
+    faults.push_back(
+        {"spec.parallel.servers", fmt::format("{} of {} tasks leave none to learn", parallel.servers, fewest)});
+  const auto learning = mode == "server" ? tasks - parallel.servers : mode == "data" ? tasks : 1;
+  const auto parts = std::max(learning, parallel.micro_batches);
+  if (const auto batch = batch_size(training.network); batch && *batch < parts)
+    faults.push_back({"spec.network.batch", fmt::format("{} rows a step cannot be shared by {}", *batch, parts)});
+  if (parallel.spares > 0 && tasks < 2)
+    faults.push_back({"spec.parallel.spares", "stand in for one of several tasks, and there is one"});
+  if (parallel.spares > 0 && fewest < tasks)
+    faults.push_back(
+        {"spec.parallel.spares", "do not go with tasksMin: an elastic training goes on with what is left"});
 }
 
 void check_parallel(const Training& training, Faults& faults) {
   const auto& mode = training.parallel.mode;
-  const auto tasks = training.resources.tasks;
-  if (mode == "none" && tasks > 1)
-    faults.push_back({"spec.parallel.mode", fmt::format("{} tasks need a mode: data", tasks)});
-  if (mode != "none" && mode != "data")
-    faults.push_back({"spec.parallel.mode", fmt::format("{} is not there yet; data is", mode)});
-  if (const auto batch = batch_size(training.network); mode == "data" && batch && *batch < tasks)
-    faults.push_back({"spec.network.batch", fmt::format("{} tasks cannot share {} rows a step", tasks, *batch)});
+  check_of_mode(training.parallel, faults);
+  check_tasks(training, faults);
+  if (mode == "server" || mode == "pipeline" || mode == "tensor") check_shared_network(training, faults);
+  if (mode != "none" && training.objective == "ranking")
+    faults.push_back({"spec.parallel.mode", "rankings are learned by one task"});
   if (mode != "none" && training.model == "xgboost")
     faults.push_back({"spec.parallel.mode", "is for networks; xgboost uses all processors of one task"});
   if (training.network.precision == "fp16" && training.resources.gpus == 0)

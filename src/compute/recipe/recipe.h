@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compute/recipe/network.h"
 #include "compute/recipe/words.h"
 #include "foundation/base/shape.h"
 #include "foundation/base/text.h"
@@ -49,26 +50,6 @@ struct Trees {
   std::map<std::string, std::int64_t> monotone;  // column -> -1, 1
 };
 
-struct Network {
-  std::string kind = "auto";  // linear, mlp, resnet; images: cnn, mobilenet, efficientnet; auto: mlp or cnn
-  std::vector<std::int64_t> hidden = {256, 128};
-  double dropout = 0.1, width = 1;
-  std::int64_t epochs = 10;
-  std::string batch = "1024";  // or auto
-  std::string optimiser = "adamw";
-  double learning_rate = 0.002, weight_decay = 0.01, momentum = 0.9;
-  std::string schedule = "cosine";
-  double warmup = 0.05;  // share of all steps
-  double clip = 1;       // of the gradient's norm; 0 = none
-  std::int64_t accumulate = 1;
-  std::string precision = "fp32";
-  bool augment = false;
-};
-
-struct Parallel {
-  std::string mode = "none";  // data, server, pipeline, tensor
-};
-
 struct Checkpoints {
   std::int64_t every_us = 60'000'000;
   std::int64_t keep = 2;
@@ -91,6 +72,7 @@ struct Resources {
   double cpus = 2;
   std::int64_t memory_bytes = std::int64_t{4} << 30;
   std::int64_t tasks = 1;
+  std::optional<std::int64_t> tasks_min;
   double gpus = 0;
   std::string queue = "default", priority_class, executor;
   std::int64_t time_limit_us = 0;
@@ -113,6 +95,7 @@ struct Training {
   std::string metric;          // that decides; "" = the objective's own
   std::int64_t patience = 20;  // early stopping, in rounds; of a network in evaluations
   bool balance = false;        // weights classes by how rare they are
+  bool profile = false;        // a trace of where the time went is left
   Parallel parallel;
   Checkpoints checkpoints;
   std::vector<std::string> slices;
@@ -125,7 +108,6 @@ struct Training {
 
 // What no single field can tell. Paths begin with "spec".
 void check(const Training& training, Faults& faults);
-std::optional<std::int64_t> batch_size(const Network& network);  // nothing: auto
 
 }  // namespace falaj::recipe
 
@@ -190,35 +172,6 @@ struct Shape<recipe::Trees> {
           .length(0, 1000));
 };
 template <>
-struct Shape<recipe::Network> {
-  using T = recipe::Network;
-  static constexpr std::string_view name = "TrainingNetwork";
-  static constexpr auto fields = std::make_tuple(
-      field("kind", &T::kind, "Its architecture; auto: mlp, or cnn of images.").one_of(recipe::kNetworks),
-      field("hidden", &T::hidden, "Sizes of its hidden layers.").length(0, 64),
-      field("dropout", &T::dropout, "Share of activations left out while training.").range(0, 1),
-      field("width", &T::width, "Factor on the channels of an image network.").range(0, 8),
-      field("epochs", &T::epochs, "Passes over the rows at most.").range(1, 100'000),
-      field("batch", &T::batch, "Rows a step, or auto: as many as memory allows.").length(1, 12),
-      field("optimiser", &T::optimiser, "How weights are moved.").one_of(recipe::kOptimisers),
-      field("learningRate", &T::learning_rate, "At its highest.").range(0, 100),
-      field("weightDecay", &T::weight_decay, "Of adamw and sgd.").range(0, 100),
-      field("momentum", &T::momentum, "Of sgd.").range(0, 1),
-      field("schedule", &T::schedule, "How the learning rate falls.").one_of(recipe::kSchedules),
-      field("warmup", &T::warmup, "Share of the steps in which it rises first.").range(0, 1),
-      field("clip", &T::clip, "Largest norm of the gradient; 0 = any.").range(0, 1'000'000),
-      field("accumulate", &T::accumulate, "Batches whose gradients make one step.").range(1, 10'000),
-      field("precision", &T::precision, "Of the arithmetic.").one_of(recipe::kPrecisions),
-      field("augment", &T::augment, "Images are seen a little shifted and mirrored, each time in another way."));
-};
-template <>
-struct Shape<recipe::Parallel> {
-  using T = recipe::Parallel;
-  static constexpr std::string_view name = "TrainingParallel";
-  static constexpr auto fields =
-      std::make_tuple(field("mode", &T::mode, "How several tasks share the work.").one_of(recipe::kModes));
-};
-template <>
 struct Shape<recipe::Checkpoints> {
   using T = recipe::Checkpoints;
   static constexpr std::string_view name = "TrainingCheckpoints";
@@ -253,6 +206,8 @@ struct Shape<recipe::Resources> {
       field("cpus", &T::cpus, "Processors of each task.").range(0, 100'000),
       field("memory", &T::memory_bytes, "Memory of each task.").bytes().range(1 << 20, std::int64_t{1} << 50),
       field("tasks", &T::tasks, "Processes that train together.").range(1, 10'000),
+      field("tasksMin", &T::tasks_min, "So many are enough to begin with; more join when there is room.")
+          .range(1, 10'000),
       field("gpus", &T::gpus, "GPUs of each task.").range(0, 16),
       field("queue", &T::queue, "Where its job waits.").length(1, 127),
       field("priorityClass", &T::priority_class, "A PriorityClass.").length(0, 63),
@@ -283,6 +238,7 @@ struct Shape<recipe::Training> {
       field("patience", &T::patience, "Rounds or epochs without a gain after which training ends; 0 = never.")
           .range(0, 100'000),
       field("balance", &T::balance, "Rare classes count more."),
+      field("profile", &T::profile, "Leaves a trace of where the time went, profile.json, for chrome://tracing."),
       field("parallel", &T::parallel, "How tasks work together."),
       field("checkpoints", &T::checkpoints, "How much can be lost, and how many are kept."),
       field("slices", &T::slices, "Columns by whose values the result is broken down.").length(0, 100),

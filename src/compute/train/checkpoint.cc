@@ -42,6 +42,15 @@ std::vector<std::uint64_t> Checkpoints::numbers() {
 }
 
 void Checkpoints::save(const Checkpoint& checkpoint) {
+  try {
+    write(checkpoint);
+  } catch (const Error& e) {
+    throw Error(e.code(), fmt::format("a checkpoint could not be saved{}; the one before it is whole: {}",
+                                      e.code() == Code::exhausted ? ", because the disk is full" : "", e.what()));
+  }
+}
+
+void Checkpoints::write(const Checkpoint& checkpoint) {
   auto file = files_.create();
   crypto::Sha256 digest;
   const auto put = [&](BytesView bytes) {

@@ -34,6 +34,7 @@ class Checkpoints {
 
  private:
   std::string name_of(std::uint64_t number) const;
+  void write(const Checkpoint& checkpoint);
 
   sys::Files& files_;
   const std::string prefix_;

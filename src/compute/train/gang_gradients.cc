@@ -23,11 +23,12 @@ class GangGradients::Hook final : public torch::autograd::FunctionPostHook {
   const std::size_t piece_;
 };
 
-GangGradients::GangGradients(const Plan& plan, Weights& weights, Gang& gang) : weights_(weights), gang_(gang) {
+GangGradients::GangGradients(const Plan& plan, Weights& weights, Gang& gang, std::unique_ptr<Squeeze> squeeze)
+    : weights_(weights), gang_(gang), squeeze_(std::move(squeeze)) {
   auto end = plan.parameters();
   for (std::size_t i = plan.weights.size(); i-- > 0;) {
     const auto count = plan.weights[i].count();
-    if (pieces_.empty() || pieces_.back().count >= kPieceFloats) pieces_.push_back({end, 0, 0, 0});
+    if (pieces_.empty() || pieces_.back().count >= kPieceFloats) pieces_.push_back({end, 0, 0, 0, {}, {}});
     auto& piece = pieces_.back();
     end -= count;
     piece.first = end;
@@ -36,6 +37,11 @@ GangGradients::GangGradients(const Plan& plan, Weights& weights, Gang& gang) : w
     ++piece.weights;
     accumulators_.push_back(torch::autograd::impl::grad_accumulator(weights[i]));
     hooks_.push_back(accumulators_.back()->add_post_hook(std::make_unique<Hook>(*this, pieces_.size() - 1)));
+  }
+  if (!squeeze_) return;
+  for (auto& piece : pieces_) {
+    piece.mine.resize(squeeze_->bytes(static_cast<std::size_t>(piece.count)));
+    piece.all.resize(piece.mine.size() * gang.ranks());
   }
 }
 
@@ -55,11 +61,21 @@ void GangGradients::ready(std::size_t piece) {
   send_ready();
 }
 
+std::span<float> GangGradients::floats(const Piece& piece) {
+  return {weights_.gradient().data_ptr<float>() + piece.first, static_cast<std::size_t>(piece.count)};
+}
+
 // In one order, which is everybody's.
 void GangGradients::send_ready() {
-  auto* gradient = weights_.gradient().data_ptr<float>();
-  for (; sent_ < pieces_.size() && pieces_[sent_].missing == 0; ++sent_)
-    gang_.begin_sum({gradient + pieces_[sent_].first, static_cast<std::size_t>(pieces_[sent_].count)});
+  for (; sent_ < pieces_.size() && pieces_[sent_].missing == 0; ++sent_) {
+    auto& piece = pieces_[sent_];
+    if (!squeeze_) {
+      gang_.begin_sum(floats(piece));
+      continue;
+    }
+    squeeze_->pack(floats(piece), static_cast<std::size_t>(piece.first), piece.mine);
+    gang_.begin_gather(piece.mine, piece.all);
+  }
 }
 
 void GangGradients::finish() {
@@ -67,6 +83,12 @@ void GangGradients::finish() {
   for (auto& piece : pieces_) piece.missing = 0;  // a weight that nothing came from
   send_ready();
   gang_.finish();
+  if (!squeeze_) return;
+  torch::NoGradGuard no_gradient;
+  weights_.gradient().zero_();
+  for (const auto& piece : pieces_)
+    for (std::size_t rank = 0; rank < gang_.ranks(); ++rank)
+      squeeze_->add(BytesView(piece.all).subspan(rank * piece.mine.size(), piece.mine.size()), floats(piece));
 }
 
 }  // namespace falaj::train

@@ -60,6 +60,16 @@ std::string address_towards(const std::string& host, int port) {
   fail_watch(fmt::format("a way to {}", host));
 }
 
+std::string numeric_address(const std::string& host) {
+  const auto found = resolve(host, "0", AI_NUMERICSERV);
+  char address[NI_MAXHOST];
+  if (const int failed =
+          ::getnameinfo(found->ai_addr, found->ai_addrlen, address, sizeof address, nullptr, 0, NI_NUMERICHOST);
+      failed != 0)
+    throw Error(Code::unavailable, fmt::format("the address {}: {}", host, ::gai_strerror(failed)));
+  return address;
+}
+
 GangWatch::GangWatch(const std::string& address) : stop_(::eventfd(0, EFD_CLOEXEC)) {
   const auto found = resolve(address, "0", AI_NUMERICHOST | AI_NUMERICSERV);
   socket_ = sys::Descriptor(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -129,8 +139,9 @@ void GangWatch::run(const sys::Clock& clock) {
     heard[settings_.rank] = now;
     const auto silent = std::min_element(heard.begin(), heard.end());
     if (now - *silent > settings_.silence) {
-      settings_.lost(fmt::format("nothing was heard of rank {} for {:.1f} s", silent - heard.begin(),
-                                 std::chrono::duration<double>(now - *silent).count()));
+      const auto rank = static_cast<std::size_t>(silent - heard.begin());
+      settings_.lost(rank, fmt::format("nothing was heard of rank {} for {:.1f} s", rank,
+                                       std::chrono::duration<double>(now - *silent).count()));
       return;
     }
   }

@@ -27,7 +27,7 @@ class GangWatch {
     std::vector<std::string> places;  // of all ranks, in order
     std::string word;                 // who does not know it is not heard
     sys::Micros silence{0};
-    std::function<void(const std::string& why)> lost;  // on the watch's thread, once
+    std::function<void(std::size_t rank, const std::string& why)> lost;  // on the watch's thread, once
   };
   void start(Settings settings, const sys::Clock& clock);
   void stop();  // nobody expects anything of the others any more
@@ -44,5 +44,6 @@ class GangWatch {
 
 // The address by which this machine reaches another, as a number. Throws unavailable.
 std::string address_towards(const std::string& host, int port);
+std::string numeric_address(const std::string& host);  // its first. Throws unavailable
 
 }  // namespace falaj::train

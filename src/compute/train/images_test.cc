@@ -105,6 +105,14 @@ TEST_F(ImagesTest, EveryKindLearnsAndIsExported) {
     EXPECT_EQ(session.inputs()[0].name, "image");
     EXPECT_EQ(session.inputs()[0].element, graph::Element::uint8);
   }
+  forget();
+  training_.network.kind = "auto";
+  training_.network.epochs = 6;
+  training_.network.layers = {{"conv", 8},  {"relu"},        {"keep"}, {"conv", 8, 3, 1, 8}, {"relu6"},      {"add"},
+                              {"max_pool"}, {"conv", 16, 1}, {"silu"}, {"flatten"},          {"linear", 16}, {"relu"}};
+  run();
+  EXPECT_GE(metric("test_accuracy"), 0.9);
+  EXPECT_LT(metric("parity_largest"), 1e-4);
   const auto described = files_->read_all("outputs/model/MLmodel", 1 << 20);
   EXPECT_THAT(std::string(as_text(described)), HasSubstr(R"("dtype":"uint8","shape":[-1,8,6,2])"));
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -104,18 +105,24 @@ class Planner {
                      one("mean", Weight::Init::zeros, false), one("variance", Weight::Init::ones, false)};
     plan_.layers.push_back(std::move(layer));
   }
+  bool is_image() const { return height_ > 0; }
+  std::int64_t places() const { return is_image() ? height_ * columns_ : 1; }
   void max_pool() {
     if (smallest() < 2) return;
     simple(Op::max_pool);
     height_ /= 2;
     columns_ /= 2;
   }
-  void average() { simple(Op::average); }
+  void average() {
+    simple(Op::average);
+    height_ = columns_ = 0;
+  }
   void flatten() {
     const auto in = width_;
     width_ *= height_ * columns_;
     simple(Op::flatten);
     plan_.layers.back().in = in;
+    height_ = columns_ = 0;
   }
   std::int64_t smallest() const { return std::min(height_, columns_); }
 
@@ -198,6 +205,71 @@ void plan_image(Planner& planner, const recipe::Network& network, const std::str
   planner.simple(Op::dropout, network.dropout);
 }
 
+// What a recipe says, layer by layer. What cannot follow on what is refused with its place.
+class OwnLayers {
+ public:
+  OwnLayers(Planner& planner, const std::vector<recipe::Layer>& layers) : planner_(planner), layers_(layers) {}
+
+  void plan() {
+    for (; at_ < layers_.size(); ++at_) add(layers_[at_]);
+    if (planner_.is_image()) planner_.average();  // one number a channel is what the last layer takes
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    const auto field = fmt::format("network.layers[{}]", at_);
+    throw Error(Code::invalid, fmt::format("{}: {}", field, what), {{field, what}});
+  }
+  void need_image(const recipe::Layer& layer) const {
+    if (!planner_.is_image()) refuse(fmt::format("{} is for images, and there is none here", layer.op));
+  }
+  void need_row(const recipe::Layer& layer) const {
+    if (planner_.is_image()) refuse(fmt::format("an image comes in here: flatten or average it before {}", layer.op));
+  }
+
+  void add(const recipe::Layer& layer) {
+    if (layer.op == "linear") {
+      need_row(layer);
+      planner_.linear(layer.size);
+    } else if (layer.op == "norm") {
+      need_row(layer);
+      planner_.norm();
+    } else if (layer.op == "conv") {
+      need_image(layer);
+      if (planner_.width() % layer.groups != 0)
+        refuse(fmt::format("{} channels come in, which are not {} equal groups", planner_.width(), layer.groups));
+      planner_.conv(layer.size, layer.kernel, layer.stride, layer.groups, std::nullopt);
+    } else if (layer.op == "max_pool") {
+      need_image(layer);
+      if (planner_.smallest() < 2) refuse("the image is one pixel wide or high by now");
+      planner_.max_pool();
+    } else if (layer.op == "average" || layer.op == "flatten") {
+      need_image(layer);
+      layer.op == "average" ? planner_.average() : planner_.flatten();
+    } else if (layer.op == "dropout") {
+      planner_.simple(Op::dropout, layer.share);
+    } else if (layer.op == "keep") {
+      kept_.emplace_back(planner_.width(), planner_.places());
+      planner_.simple(Op::keep);
+    } else if (layer.op == "add") {
+      const std::pair now(planner_.width(), planner_.places());
+      if (kept_.empty()) refuse("nothing was put aside by keep before it");
+      if (kept_.back() != now)
+        refuse(fmt::format("{} numbers come in, and {} were put aside", now.first * now.second,
+                           kept_.back().first * kept_.back().second));
+      kept_.pop_back();
+      planner_.simple(Op::add);
+    } else {
+      planner_.simple(layer.op == "relu6" ? Op::relu6 : layer.op == "silu" ? Op::silu : Op::relu);
+    }
+  }
+
+  Planner& planner_;
+  const std::vector<recipe::Layer>& layers_;
+  std::size_t at_ = 0;
+  std::vector<std::pair<std::int64_t, std::int64_t>> kept_;  // channels, pixels
+};
+
 bool is_for_images(const std::string& kind) { return kind == "cnn" || kind == "mobilenet" || kind == "efficientnet"; }
 
 }  // namespace
@@ -223,11 +295,13 @@ Plan plan_network(const recipe::Network& network, const graph::Transform& transf
   Planner planner(plan);
   if (image) {
     planner.image(*image);
-    if (!is_for_images(kind)) planner.flatten();
+    if (!is_for_images(kind) && network.layers.empty()) planner.flatten();
   } else {
     planner.join(transform);
   }
-  if (is_for_images(kind)) {
+  if (!network.layers.empty()) {
+    OwnLayers(planner, network.layers).plan();
+  } else if (is_for_images(kind)) {
     plan_image(planner, network, kind);
   } else if (kind == "mlp") {
     for (const auto size : network.hidden) {

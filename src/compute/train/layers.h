@@ -40,6 +40,9 @@ struct Layer {
   std::vector<std::size_t> weights;                 // indices into Plan::weights
   double a = 0, b = 0;                              // dropout: share a
   std::int64_t kernel = 0, stride = 1, groups = 1;  // conv
+  // When ranks have a slice of it each (parts.h): of what comes out of it, or of what goes in, which is then summed up.
+  enum class Split { none, out, in };
+  Split split = Split::none;
 };
 
 struct Weight {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compute/graph/graph.h"
@@ -12,6 +14,7 @@
 #include "compute/loader/prepare.h"
 #include "compute/recipe/recipe.h"
 #include "compute/train/checkpoint.h"
+#include "compute/train/profile.h"
 #include "foundation/sys/clock.h"
 
 namespace falaj::train {
@@ -44,6 +47,7 @@ class Model {
 struct Told {
   std::size_t step = 0, steps = 0;  // rounds of trees, steps of a network
   std::vector<std::pair<std::string, double>> metrics;
+  std::vector<std::pair<std::string, double>> aside;  // of the work, not of the model: where the time went
 };
 
 // What a training has around it.
@@ -54,10 +58,20 @@ struct Surroundings {
   std::function<bool()> must_stop;  // somebody wants the place: save what was learned, and go
   int threads = 1;
   Gang* gang = nullptr;  // null: alone
+  Profile* profile = nullptr;
+  std::int64_t memory_bytes = std::int64_t{4} << 30;
+
+  void enter(std::string_view phase) const {
+    if (profile) profile->enter(phase);
+  }
 };
 
 // Thrown when must_stop() was obeyed: what was learned is in the checkpoint.
 struct Stopped {};
+
+// What boosting keeps in memory of each row, however many columns it has.
+inline constexpr std::int64_t kTreeRowBytes = 32;
+bool trees_fit(const Problem& problem, std::int64_t memory_bytes);
 
 // Learns until the recipe says that it is enough. Goes on from the newest checkpoint of the same recipe.
 std::unique_ptr<Model> train_trees(const recipe::Training& training, const Problem& problem,

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/autocast_mode.h>
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstring>
-#include <functional>
-#include <numeric>
+#include <memory>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "compute/loader/batches.h"
+#include "compute/train/batch_auto.h"
 #include "compute/train/checkpoint_writer.h"
 #include "compute/train/gang.h"
-#include "compute/train/gang_gradients.h"
 #include "compute/train/layers.h"
+#include "compute/train/learner.h"
 #include "compute/train/model.h"
+#include "compute/train/network_model.h"
 #include "compute/train/score.h"
 #include "compute/train/tensors.h"
 #include "foundation/base/error.h"
@@ -23,14 +24,7 @@
 namespace falaj::train {
 namespace {
 
-constexpr std::size_t kRowsAtOnce = 8192;  // of predicting
-
-// Fewer where a row becomes many numbers on its way.
-std::size_t rows_at_once(const Plan& plan) {
-  constexpr std::size_t kNumbers = 16 << 20;
-  return std::clamp<std::size_t>(kNumbers / static_cast<std::size_t>(std::max<std::int64_t>(1, plan.widest)), 1,
-                                 kRowsAtOnce);
-}
+constexpr std::size_t kRowsAtOnce = 8192;  // of looking at labels
 
 double rate_at(const recipe::Network& network, std::size_t step, std::size_t steps) {
   const auto warmup = std::max<double>(1, network.warmup * static_cast<double>(steps));
@@ -41,48 +35,6 @@ double rate_at(const recipe::Network& network, std::size_t step, std::size_t ste
   if (network.schedule == "linear") return network.learning_rate * (1 - done);
   return network.learning_rate;
 }
-
-class NetworkModel final : public Model {
- public:
-  NetworkModel(Plan plan, std::vector<std::vector<float>> weights, Objective objective)
-      : plan_(std::move(plan)), values_(std::move(weights)), weights_(plan_, 0), objective_(objective) {
-    torch::NoGradGuard no_gradient;
-    for (std::size_t i = 0; i < values_.size(); ++i)
-      std::memcpy(weights_[i].data_ptr<float>(), values_[i].data(), values_[i].size() * sizeof(float));
-  }
-  std::vector<float> predict(const Packed& rows) override {
-    return predict(plan_, weights_, rows, 0, rows.rows(), objective_);
-  }
-
-  // Of the rows from `first` to before `last`.
-  static std::vector<float> predict(const Plan& plan, const Weights& weights, const Packed& rows, std::size_t first,
-                                    std::size_t last, Objective objective) {
-    torch::NoGradGuard no_gradient;
-    std::vector<float> out;
-    RowBlock block;
-    const auto at_once = rows_at_once(plan);
-    for (; first < last; first += at_once) {
-      rows.read(first, std::min(at_once, last - first), block);
-      const auto in = inputs_of(block, rows.layout());
-      const auto predicted = linked(forward(plan, weights, in.numbers, in.ids, false), objective).contiguous();
-      out.insert(out.end(), predicted.data_ptr<float>(), predicted.data_ptr<float>() + predicted.numel());
-    }
-    return out;
-  }
-
-  std::string emit(graph::Graph& graph, const graph::Transform::Emitted& inputs) override {
-    const auto out = emit_layers(plan_, values_, graph, inputs);
-    if (objective_ == Objective::binary) return graph.add_node("Sigmoid", {out});
-    if (objective_ == Objective::multiclass) return graph.add_node("Softmax", {out}, {{"axis", std::int64_t{1}}});
-    return out;
-  }
-
- private:
-  const Plan plan_;
-  const std::vector<std::vector<float>> values_;
-  Weights weights_;
-  const Objective objective_;
-};
 
 // What rank 0 has, everywhere.
 std::optional<Checkpoint> shared(Gang& gang, const std::optional<Checkpoint>& mine) {
@@ -142,21 +94,21 @@ class NetworkTraining {
         label_(problem.objective == Objective::regression ? moments_of(*parts.train) : Moments{}),
         plan_(plan_network(network_, transform, problem.outputs(), label_.mean, label_.deviation, problem.image)),
         weights_(plan_, static_cast<std::uint64_t>(training.seed)),
-        optimiser_(network_, plan_),
         options_{static_cast<std::size_t>(recipe::batch_size(network_).value_or(1024)),
-                 around.gang ? around.gang->rank() : 0,
-                 around.gang ? around.gang->ranks() : 1,
+                 0,
+                 1,
                  static_cast<std::uint64_t>(training.seed),
                  true,
-                 network_.augment ? problem.image : std::nullopt},
+                 network_.augment ? problem.image : std::nullopt,
+                 problem.objective == Objective::ranking},
         steps_(steps_of(parts.train->rows(), options_)) {
     at::set_num_threads(around.threads);
     keep_memory();
-    const auto together = std::min(options_.batch, parts.train->rows());
-    if (together < options_.ranks)
-      throw Error(Code::invalid,
-                  fmt::format("resources.tasks: {} cannot share the {} rows of a step", options_.ranks, together));
-    if (around.gang) gradients_.emplace(plan_, weights_, *around.gang);
+    if (!recipe::batch_size(network_)) choose_batch();
+    if (around.gang)
+      join_gang();
+    else
+      optimiser_.emplace(network_, plan_);
     best_weights_ = weights_.flat().clone();
     resume();
   }
@@ -173,95 +125,191 @@ class NetworkTraining {
     if (around_.gang) around_.gang->leave();
     torch::NoGradGuard no_gradient;
     weights_.flat().copy_(best_weights_);
-    return std::make_unique<NetworkModel>(plan_, weights_.values(), problem_.objective);
+    return make_network_model(plan_, weights_.values(), problem_.objective);
   }
 
  private:
+  void join_gang() {
+    learner_ = make_learner(
+        {training_, plan_, weights_, problem_.objective, label_.deviation, *parts_.train, around_, *around_.gang});
+    const auto share = learner_->share();
+    serves_ = share.parts == 0;
+    options_.rank = share.part;
+    options_.ranks = std::max<std::size_t>(share.parts, 1);
+    const auto together = std::min(options_.batch, parts_.train->rows());
+    if (together < options_.ranks)
+      throw Error(Code::invalid,
+                  fmt::format("resources.tasks: {} cannot share the {} rows of a step", options_.ranks, together));
+  }
+  bool is_first() const { return !around_.gang || around_.gang->rank() == 0; }
+
   void run_epoch(std::size_t epochs) {
-    loader::Batches batches(*parts_.train, options_, epoch_, step_, around_.clock);
-    while (const auto* block = batches.next()) {
-      const auto at = epoch_ * steps_ + step_;
-      // Chance depends on the place alone: who goes on from a checkpoint draws the same.
-      torch::manual_seed((static_cast<std::uint64_t>(training_.seed) + (options_.rank << 32)) * 1'000'003 + at);
-      ++step_;
-      const bool whole = step_ % static_cast<std::size_t>(network_.accumulate) == 0 || step_ == steps_;
-      loss_sum_ += learn(*block, whole);
-      ++losses_;
-      if (whole) {
-        optimiser_.step(weights_.flat(), weights_.gradient(), rate_at(network_, at, epochs * steps_));
-        weights_.gradient().zero_();
+    std::optional<loader::Batches> batches;
+    if (!serves_) batches.emplace(*parts_.train, options_, epoch_, step_, around_.clock);
+    told_at_ = around_.clock.now();
+    for (bool more = true; more;) {
+      Wish wish;
+      if (serves_) wish = learner_->serve();
+      while (batches && !wish.any()) {
+        around_.enter("data");
+        const auto* block = batches->next();
+        if (!block) break;
+        wish = step(*block, epochs);
       }
-      if (!std::isfinite(loss_sum_))
-        throw Error(
-            Code::invalid,
-            fmt::format("network.learningRate: the loss is not a number any more at step {}; try a smaller one than {}",
-                        at, network_.learning_rate));
-      tell(epochs);
-      look_up(false);
+      more = !serves_ && step_ < steps_;
+      if (learner_) {
+        learner_->pause();
+        agree(wish, more);
+      }
+      heed(wish);
     }
+    around_.enter("evaluate");
   }
 
-  // Adds what these rows say to the gradient, and returns their loss; of a gang, the loss of all ranks' rows, and when
-  // the gradient is `whole`, all ranks' sum of it.
-  double learn(const RowBlock& block, bool whole) {
+  // Learns from the rows of a step, and tells what somebody wants to be done after it.
+  Wish step(const RowBlock& block, std::size_t epochs) {
+    const auto at = epoch_ * steps_ + step_++;
+    const bool whole = step_ % static_cast<std::size_t>(network_.accumulate) == 0 || step_ == steps_;
+    const auto rate =
+        rate_at(network_, at, epochs * steps_) * (largest_ > 0 ? rate_factor(network_.optimiser, options_.batch) : 1);
+    Wish wish = whole ? wanted() : Wish{};  // not in the middle of a gradient
+    if (learner_) {
+      const auto learned = learner_->learn(block, {at, rate, whole}, wish);
+      loss_sum_ += learned.loss;
+      wish = learned.wish;
+    } else {
+      // Chance depends on the place alone: who goes on from a checkpoint draws the same.
+      torch::manual_seed(static_cast<std::uint64_t>(training_.seed) * 1'000'003 + at);
+      around_.enter("forward");
+      loss_sum_ += learn(block);
+      around_.enter("optimiser");
+      if (whole) optimiser_->step(weights_.flat(), weights_.gradient(), rate);
+      if (whole) weights_.gradient().zero_();
+    }
+    ++losses_;
+    rows_told_ += options_.batch;
+    if (!std::isfinite(loss_sum_))
+      throw Error(
+          Code::invalid,
+          fmt::format("network.learningRate: the loss is not a number any more at step {}; try a smaller one than {}",
+                      at, network_.learning_rate));
+    around_.enter("checkpoint");
+    if (around_.profile) around_.profile->step();
+    tell(epochs);
+    return wish;
+  }
+
+  // ---- batch: auto.
+
+  // As many rows as usual or as fit, until it is known how noisy gradients are.
+  void choose_batch() {
+    const auto saved = weights_.flat().clone();  // layers keep means of what they see
+    RowBlock block;
+    const auto measured = [&](std::size_t rows) {
+      rows = std::min(rows, parts_.train->rows());
+      parts_.train->read(0, rows, block);
+      return StepMemory{rows, most_bytes_of([&] {
+                          const auto in = inputs_of(block, parts_.train->layout());
+                          loss_of(forward_at_precision(in), in, problem_.objective, label_.deviation).backward();
+                        })};
+    };
+    constexpr std::size_t kSmall = 32;
+    const auto rows = parts_.train->rows();
+    largest_ = rows <= kSmall ? 1
+                              : largest_batch(measured(kSmall / 2), measured(kSmall), parts_.train->layout().bytes(),
+                                              around_.memory_bytes, rows);
+    torch::NoGradGuard no_gradient;
+    weights_.flat().copy_(saved);
+    weights_.gradient().zero_();
+    set_batch(std::min(largest_, kBatchUsual));
+  }
+  void set_batch(std::size_t rows) {
+    options_.batch = rows;
+    steps_ = steps_of(parts_.train->rows(), options_);
+  }
+  void adapt_batch() {
+    const auto next = next_batch(options_.batch, noise_, largest_);
+    if (next == options_.batch) return;
+    noise_ = {};  // of the next batch it is measured anew
+    set_batch(next);
+  }
+
+  // A step a few rows at a time: to see how far parts of it agree, and when all at once do not fit.
+  double learn_in_pieces(const Inputs& in) {
+    constexpr std::size_t kLookEvery = 4;
+    const bool look = step_ % kLookEvery == 0;
+    for (;; pieces_ *= 2) {
+      try {
+        return learn_in_pieces(in, look ? std::max<std::size_t>(pieces_, 2) : pieces_);
+      } catch (const std::exception& e) {
+        if (!is_out_of_memory(e) || 2 * pieces_ > options_.batch) throw;
+      }
+      torch::NoGradGuard no_gradient;
+      weights_.gradient().zero_();
+    }
+  }
+  double learn_in_pieces(const Inputs& in, std::size_t pieces) {
+    const auto rows = in.labels.size(0), count = static_cast<std::int64_t>(pieces);
+    const double weight = in.weights.sum().item<float>();
+    Tensor half;
+    double sum = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto first = i * rows / count;
+      const auto part = in.part(first, (i + 1) * rows / count - first);
+      around_.enter("forward");
+      auto loss = loss_of(forward_at_precision(part), part, problem_.objective, label_.deviation, weight);
+      if (problem_.objective == Objective::ranking) loss = loss / count;
+      around_.enter("backward");
+      loss.backward();
+      sum += loss.item<float>();
+      if (2 * (i + 1) == count) half = weights_.gradient().clone();
+    }
+    if (half.defined()) {
+      torch::NoGradGuard no_gradient;
+      const auto square = [](const Tensor& t) { return t.square().sum().item<float>(); };
+      const auto& whole = weights_.gradient();
+      // Each half's own mean is twice its share.
+      const double of_halves = (square(half) + square(whole - half)) * 4 / 2;
+      noise_.add(square(whole), of_halves, options_.batch);
+    }
+    return sum;
+  }
+
+  // How far it is: rises, whatever a batch is.
+  std::size_t place() const {
+    return largest_ > 0 ? epoch_ * parts_.train->rows() + step_ * options_.batch : epoch_ * steps_ + step_;
+  }
+  std::size_t places(std::size_t epochs) const { return epochs * (largest_ > 0 ? parts_.train->rows() : steps_); }
+
+  // Adds what these rows say to the gradient, and returns their loss.
+  double learn(const RowBlock& block) {
     const auto in = inputs_of(block, parts_.train->layout());
-    // What all rows of the step weigh, and whether somebody wants this place. It is on its way during forward().
-    float together[] = {0, 0};
-    if (around_.gang) {
-      together[0] = in.weights.sum().item<float>();
-      together[1] = around_.must_stop() ? 1 : 0;
-      around_.gang->begin_sum(together);
-    }
-    const auto out = forward_at_precision(in);
-    std::optional<double> weight;
-    if (around_.gang) {
-      around_.gang->finish();
-      weight = together[0];
-      stop_ = stop_ || together[1] > 0;
-    }
-    const auto accumulate = static_cast<double>(network_.accumulate);
-    const auto loss = loss_of(out, in, problem_.objective, label_.deviation, weight);
-    if (gradients_ && whole) gradients_->begin();
-    (network_.accumulate > 1 ? loss / accumulate : loss).backward();
-    if (!around_.gang) return loss.item<float>();
-    told_ = {loss.item<float>()};
-    each_statistic([&](float& value) { told_.push_back(value / static_cast<float>(options_.ranks)); });
-    around_.gang->begin_sum(told_);
-    if (whole) gradients_->finish();
-    around_.gang->finish();
-    auto mean = told_.begin() + 1;
-    each_statistic([&](float& value) { value = *mean++; });
-    return told_[0];
-  }
-
-  // What layers keep of the rows they saw and nothing is learned into: ranks saw others, and agree on the mean.
-  void each_statistic(const std::function<void(float&)>& f) {
-    for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
-      if (weights_[i].requires_grad()) continue;
-      auto* values = weights_[i].data_ptr<float>();
-      for (std::int64_t at = 0; at < weights_[i].numel(); ++at) f(values[at]);
-    }
+    if (largest_ > 0) return learn_in_pieces(in);
+    const auto loss = loss_of(forward_at_precision(in), in, problem_.objective, label_.deviation);
+    around_.enter("backward");
+    (network_.accumulate > 1 ? loss / static_cast<double>(network_.accumulate) : loss).backward();
+    return loss.item<float>();
   }
 
   Tensor forward_at_precision(const Inputs& in) {
-    const bool low = network_.precision == "bf16";
-    if (low) {
-      at::autocast::set_cpu_enabled(true);
-      at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
-    }
-    const auto out = forward(plan_, weights_, in.numbers, in.ids, true);
-    if (low) {
-      at::autocast::clear_cache();
-      at::autocast::set_cpu_enabled(false);
-    }
-    return out.to(torch::kFloat32);
+    return train::forward_at_precision(plan_, weights_, in, network_.precision);
   }
 
   void tell(std::size_t epochs) {
     constexpr std::size_t kEvery = 50;
     if (losses_ < kEvery && step_ != steps_) return;
-    around_.tell(
-        {epoch_ * steps_ + step_, epochs * steps_, {{"train_loss", loss_sum_ / static_cast<double>(losses_)}}});
+    Told told{place(), places(epochs), {{"train_loss", loss_sum_ / static_cast<double>(losses_)}}, {}};
+    if (around_.profile) told.aside = around_.profile->since_last();
+    const auto now = around_.clock.now();
+    const auto took = std::chrono::duration<double>(now - told_at_).count();
+    if (took > 0) told.aside.emplace_back("rows_per_second", static_cast<double>(rows_told_) / took);
+    if (largest_ > 0) {
+      told.aside.emplace_back("batch", static_cast<double>(options_.batch));
+      if (const auto noise = noise_.rows()) told.aside.emplace_back("gradient_noise_scale", *noise);
+    }
+    around_.tell(told);
+    told_at_ = now;
+    rows_told_ = 0;
     loss_sum_ = 0;
     losses_ = 0;
   }
@@ -269,6 +317,7 @@ class NetworkTraining {
   void evaluate(std::size_t epochs) {
     ++epoch_;
     step_ = 0;
+    if (learner_) learner_->collect();
     std::vector<float> labels, groups;
     RowBlock block;
     const auto& rows = *parts_.valid;
@@ -276,9 +325,10 @@ class NetworkTraining {
     for (std::size_t first = 0; first < rows.rows(); first += at_once) {
       rows.read(first, std::min(at_once, rows.rows() - first), block);
       labels.insert(labels.end(), block.labels.begin(), block.labels.end());
+      groups.insert(groups.end(), block.groups.begin(), block.groups.end());
     }
     const auto predicted = predict(rows);
-    const auto all = scores(problem_.objective, predicted, labels, problem_.outputs());
+    const auto all = scores(problem_.objective, predicted, labels, problem_.outputs(), groups);
     auto decides = std::find_if(all.begin(), all.end(), [&](const auto& s) { return s.name == training_.metric; });
     if (decides == all.end()) decides = all.begin();
     const double value = decides->score.value;
@@ -289,63 +339,93 @@ class NetworkTraining {
       torch::NoGradGuard no_gradient;
       best_weights_.copy_(weights_.flat());
     }
-    Told told{epoch_ * steps_, epochs * steps_, {}};
+    Told told{place(), places(epochs), {}, {}};
     for (const auto& one : all) told.metrics.emplace_back("valid_" + one.name, one.score.value);
     around_.tell(told);
-    look_up(epoch_ == epochs);
+    if (largest_ > 0) adapt_batch();
+    auto wish = wanted();
+    wish.save = wish.save && epoch_ < epochs;
+    bool more = false;
+    if (learner_) agree(wish, more);
+    heed(wish);
   }
 
   // Ranks predict a part each, and all have all of it: what follows from it they then do alike.
   std::vector<float> predict(const Packed& rows) {
-    const auto place = [&](std::size_t rank) { return rank * rows.rows() / options_.ranks; };
-    const auto first = place(options_.rank), last = place(options_.rank + 1);
-    auto mine = NetworkModel::predict(plan_, weights_, rows, first, last, problem_.objective);
-    if (!around_.gang) return mine;
+    if (!around_.gang) return predict_rows(plan_, weights_, rows, 0, rows.rows(), problem_.objective);
+    const auto place = [&](std::size_t rank) { return rank * rows.rows() / around_.gang->ranks(); };
+    const auto first = place(around_.gang->rank()), last = place(around_.gang->rank() + 1);
+    const auto mine = predict_rows(plan_, weights_, rows, first, last, problem_.objective);
     std::vector<float> all(rows.rows() * problem_.outputs(), 0.0F);
     std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(first * problem_.outputs()));
     around_.gang->sum(all);
     return all;
   }
 
-  // Saves when it is time to, and goes when somebody wants the place. A gang agrees on that at each step, and has the
-  // same weights everywhere: rank 0 saves them, whenever it likes.
-  void look_up(bool at_end) {
-    if (!around_.gang) stop_ = stop_ || around_.must_stop();
-    if (!stop_ && (at_end || around_.clock.now() - saved_ < sys::Micros(training_.checkpoints.every_us))) return;
-    if (step_ % static_cast<std::size_t>(network_.accumulate) != 0 && step_ != steps_) return;  // in the middle of one
-    if (options_.rank == 0) save();
+  // What this process wants: to go when somebody wants its place, to save when it is time to.
+  Wish wanted() const {
+    const bool due = around_.clock.now() - saved_ >= sys::Micros(training_.checkpoints.every_us);
+    return {around_.must_stop(), is_first() && due};
+  }
+  // What anybody wants becomes what all do; `more`: there are rows left to learn from.
+  void agree(Wish& wish, bool& more) {
+    if (training_.parallel.mode == "server") around_.gang->meet();  // some are slower than others
+    float wants[] = {wish.stop ? 1.0F : 0, wish.save ? 1.0F : 0, more ? 1.0F : 0};
+    around_.gang->sum(wants);
+    wish = {wants[0] > 0, wants[1] > 0};
+    more = wants[2] > 0;
+  }
+  void heed(const Wish& wish) {
+    if (!wish.any()) return;
+    around_.enter("checkpoint");
+    save();
     saved_ = around_.clock.now();
-    if (!stop_) return;
+    if (!wish.stop) return;
     writer_.finish();
     if (around_.gang) around_.gang->leave();
     throw Stopped{};
   }
 
-  // Only copies: writing goes on while the next steps are made.
+  // Only copies: writing goes on while the next steps are made. Of a gang rank 0 does, what all have together.
   void save() {
+    if (learner_) learner_->collect();
+    const auto state = optimiser_state();
+    if (!is_first()) return;
     Checkpoint checkpoint;
-    checkpoint.number = epoch_ * steps_ + step_;
+    checkpoint.number = place();
     const auto put = [&](const char* name, const Tensor& tensor) {
       const auto view = std::as_bytes(std::span(tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())));
       checkpoint.parts[name] = Bytes(view.begin(), view.end());
     };
     put("weights", weights_.flat());
-    put("first", optimiser_.first());
-    put("second", optimiser_.second());
+    put("first", state.first);
+    put("second", state.second);
     put("best", best_weights_);
     ByteWriter position;
     for (const auto n :
-         {std::uint64_t{epoch_}, std::uint64_t{step_}, optimiser_.steps(), std::uint64_t{best_epoch_},
+         {std::uint64_t{epoch_}, std::uint64_t{step_}, state.steps, std::uint64_t{best_epoch_},
           std::bit_cast<std::uint64_t>(best_), std::bit_cast<std::uint64_t>(loss_sum_), std::uint64_t{losses_}})
       position.u64(n);
     checkpoint.parts["position"] = position.take();
+    if (largest_ > 0) {
+      ByteWriter batch;
+      batch.u64(options_.batch);
+      batch.u64(pieces_);
+      noise_.encode(batch);
+      checkpoint.parts["batch"] = batch.take();
+    }
     checkpoint.parts["transform"] = transform_.encode();
     writer_.save(std::move(checkpoint));
   }
 
+  OptimiserState optimiser_state() {
+    if (learner_) return learner_->moments();
+    return {optimiser_->first(), optimiser_->second(), optimiser_->steps()};
+  }
+
   void resume() {
     std::optional<Checkpoint> checkpoint;
-    if (options_.rank == 0) checkpoint = around_.checkpoints.newest();
+    if (is_first()) checkpoint = around_.checkpoints.newest();
     if (around_.gang) checkpoint = shared(*around_.gang, checkpoint);
     if (!checkpoint) return;
     torch::NoGradGuard no_gradient;
@@ -357,17 +437,32 @@ class NetworkTraining {
       std::memcpy(tensor.data_ptr<float>(), bytes.data(), bytes.size());
     };
     get("weights", weights_.flat());
-    get("first", optimiser_.first());
-    get("second", optimiser_.second());
+    OptimiserState state;
+    if (optimiser_)
+      state = optimiser_state();
+    else
+      state = {torch::zeros({plan_.parameters()}),
+               torch::zeros({network_.optimiser == "sgd" ? 0 : plan_.parameters()})};
+    get("first", state.first);
+    get("second", state.second);
     get("best", best_weights_);
     ByteReader position(checkpoint->parts.at("position"));
     epoch_ = position.u64();
     step_ = position.u64();
-    optimiser_.steps() = position.u64();
+    state.steps = position.u64();
+    if (learner_)
+      learner_->restore(state);
+    else
+      optimiser_->steps() = state.steps;
     best_epoch_ = position.u64();
     best_ = std::bit_cast<double>(position.u64());
     loss_sum_ = std::bit_cast<double>(position.u64());
     losses_ = position.u64();
+    if (largest_ == 0) return;
+    ByteReader batch(checkpoint->parts.at("batch"));
+    set_batch(batch.u64());
+    pieces_ = batch.u64();
+    noise_ = NoiseScale::decode(batch);
   }
 
   const recipe::Training& training_;
@@ -379,17 +474,21 @@ class NetworkTraining {
   const Moments label_;
   const Plan plan_;
   Weights weights_;
-  Optimiser optimiser_;
-  const loader::BatchOptions options_;
-  const std::size_t steps_;  // of an epoch
+  std::optional<Optimiser> optimiser_;  // when alone
+  loader::BatchOptions options_;
+  std::size_t steps_;  // of an epoch
+  // batch: auto. `largest_` is 0 when the batch is given; steps are made in pieces when they do not fit.
+  std::size_t largest_ = 0, pieces_ = 1;
+  NoiseScale noise_;
   std::size_t epoch_ = 0, step_ = 0, best_epoch_ = 0, losses_ = 0;
   double best_ = 0, loss_sum_ = 0;
   Tensor best_weights_;
   sys::Micros saved_{0};
-  bool stop_ = false;        // somebody wants the place
-  std::vector<float> told_;  // to the gang
+  sys::Micros told_at_{0};
+  std::size_t rows_told_ = 0;  // learned from since
   CheckpointWriter writer_{around_.checkpoints};
-  std::optional<GangGradients> gradients_;
+  std::unique_ptr<Learner> learner_;  // of a gang
+  bool serves_ = false;               // in it, and has no rows
 };
 
 }  // namespace
@@ -397,9 +496,11 @@ class NetworkTraining {
 std::unique_ptr<Model> train_network(const recipe::Training& training, const Problem& problem,
                                      const graph::Transform& transform, const Rows::Parts& parts,
                                      Surroundings& around) {
-  if (problem.objective == Objective::ranking)
-    throw Error(Code::invalid, "model: networks do not rank yet; use xgboost");
-  return NetworkTraining(training, problem, transform, parts, around).run();
+  if (around.gang && problem.objective == Objective::ranking)
+    throw Error(Code::invalid, "objective: rankings are learned by one task");
+  auto model = NetworkTraining(training, problem, transform, parts, around).run();
+  release_memory();
+  return model;
 }
 
 }  // namespace falaj::train

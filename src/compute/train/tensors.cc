@@ -1,15 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/train/tensors.h"
 
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
+#include <new>
+#include <span>
+#include <string_view>
+
+#include "compute/train/adam.h"
 
 namespace falaj::train {
 
 void keep_memory() {
+  malloc_trim(0);  // what reading the rows took is not kept
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, INT_MAX);
+}
+
+void release_memory() {
+  constexpr int kMapsMax = 65'536, kTrim = 128 << 10;  // as glibc has them
+  mallopt(M_MMAP_MAX, kMapsMax);
+  mallopt(M_TRIM_THRESHOLD, kTrim);
+  malloc_trim(0);
 }
 
 Weights::Weights(const Plan& plan, std::uint64_t seed)
@@ -34,10 +51,62 @@ std::vector<std::vector<float>> Weights::values() const {
   return out;
 }
 
-Tensor forward(const Plan& plan, const Weights& weights, const Tensor& numbers, const Tensor& ids, bool training) {
-  Tensor x;
+namespace {
+
+// The same on its way forth; back, what all ranks say of it is summed up.
+class SumBack : public torch::autograd::Function<SumBack> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, std::int64_t gang) {
+    context->saved_data["gang"] = gang;
+    return x.view_as(x);
+  }
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                               torch::autograd::tensor_list gradients) {
+    auto sum = gradients[0].contiguous().clone();
+    sum_up(sum, context->saved_data["gang"].toInt());
+    return {sum, Tensor()};
+  }
+  static void sum_up(Tensor& x, std::int64_t gang) {
+    reinterpret_cast<Gang*>(gang)->sum({x.data_ptr<float>(), static_cast<std::size_t>(x.numel())});
+  }
+};
+
+// The sum over all ranks on its way forth; back, the same.
+class SumForth : public torch::autograd::Function<SumForth> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext*, const Tensor& x, std::int64_t gang) {
+    auto sum = x.contiguous().clone();
+    SumBack::sum_up(sum, gang);
+    return sum;
+  }
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext*,
+                                               torch::autograd::tensor_list gradients) {
+    return {gradients[0], Tensor()};
+  }
+};
+
+Tensor linear(const Layer& layer, const Weights& weights, const Tensor& x, const Apart* apart) {
+  const auto &weight = weights[layer.weights[0]], &bias = weights[layer.weights[1]];
+  if (layer.split == Layer::Split::none) return torch::linear(x, weight, bias);
+  const auto gang = reinterpret_cast<std::int64_t>(&apart->gang);
+  if (layer.split == Layer::Split::out) return torch::linear(SumBack::apply(x, gang), weight, bias);
+  return SumForth::apply(torch::linear(x, weight), gang) + bias;
+}
+
+// What is everybody's must be left out alike by all; of what is split, each has another part.
+void seed_dropout(const Layer& layer, std::size_t number, const Apart& apart) {
+  const auto part = layer.split == Layer::Split::none ? 0 : apart.gang.rank() + 1;
+  torch::manual_seed((apart.seed * 4099 + apart.first_layer + number) * 65'537 + part);
+}
+
+}  // namespace
+
+Tensor forward(const Plan& plan, const Weights& weights, const Tensor& numbers, const Tensor& ids, bool training,
+               const Apart* apart) {
+  Tensor x = numbers;
   std::vector<Tensor> kept;
-  for (const auto& layer : plan.layers) {
+  for (std::size_t number = 0; number < plan.layers.size(); ++number) {
+    const auto& layer = plan.layers[number];
     switch (layer.op) {
       case Layer::Op::join: {
         std::vector<Tensor> parts;
@@ -48,7 +117,7 @@ Tensor forward(const Plan& plan, const Weights& weights, const Tensor& numbers, 
         break;
       }
       case Layer::Op::linear:
-        x = torch::linear(x, weights[layer.weights[0]], weights[layer.weights[1]]);
+        x = linear(layer, weights, x, apart);
         break;
       case Layer::Op::relu:
         x = torch::relu(x);
@@ -57,6 +126,7 @@ Tensor forward(const Plan& plan, const Weights& weights, const Tensor& numbers, 
         x = torch::layer_norm(x, {layer.in}, weights[layer.weights[0]], weights[layer.weights[1]], 1e-5);
         break;
       case Layer::Op::dropout:
+        if (apart) seed_dropout(layer, number, *apart);
         x = torch::dropout(x, layer.a, training);
         break;
       case Layer::Op::keep:
@@ -108,6 +178,20 @@ Tensor forward(const Plan& plan, const Weights& weights, const Tensor& numbers, 
   return x;
 }
 
+Tensor forward_at_precision(const Plan& plan, const Weights& weights, const Inputs& in, const std::string& precision) {
+  const bool low = precision == "bf16";
+  if (low) {
+    at::autocast::set_cpu_enabled(true);
+    at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
+  }
+  const auto out = forward(plan, weights, in.numbers, in.ids, true);
+  if (low) {
+    at::autocast::clear_cache();
+    at::autocast::set_cpu_enabled(false);
+  }
+  return out.to(torch::kFloat32);
+}
+
 Inputs inputs_of(const RowBlock& block, const loader::Layout& layout) {
   const auto n = static_cast<std::int64_t>(block.rows);
   const auto view = [](const std::vector<float>& values, at::IntArrayRef sizes) {
@@ -124,7 +208,75 @@ Inputs inputs_of(const RowBlock& block, const loader::Layout& layout) {
                              torch::kInt32);
   out.labels = view(block.labels, {n});
   out.weights = view(block.weights, {n});
+  out.groups = view(block.groups, {n});
   return out;
+}
+
+Inputs Inputs::part(std::int64_t first, std::int64_t count) const {
+  const auto of = [&](const Tensor& all) { return all.narrow(0, first, count); };
+  return {of(numbers), of(ids), of(labels), of(weights), of(groups)};
+}
+
+namespace {
+
+class CountedBytes final : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, std::int64_t bytes, std::int64_t, std::int64_t, c10::Device) override {
+    now_ += bytes;
+    most = std::max(most, now_);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+
+  std::int64_t most = 0;
+
+ private:
+  std::int64_t now_ = 0;
+};
+
+// Each pair of rows of a group of which one has the higher label should have the higher score, too; each group counts
+// alike. The logistic loss of the difference (Burges and others, 2005, "Learning to Rank using Gradient Descent").
+Tensor pairs_loss(const Tensor& scores, const Inputs& rows) {
+  const auto* groups = rows.groups.data_ptr<float>();
+  const auto* labels = rows.labels.data_ptr<float>();
+  const auto n = rows.groups.numel();
+  std::vector<std::int64_t> higher, lower;
+  std::vector<float> counts;  // of each pair
+  double all = 0;
+  for (std::int64_t first = 0, last = 0; first < n; first = last) {
+    while (last < n && groups[last] == groups[first]) ++last;
+    const auto before = higher.size();
+    for (auto i = first; i < last; ++i)
+      for (auto j = first; j < last; ++j)
+        if (labels[i] > labels[j]) {
+          higher.push_back(i);
+          lower.push_back(j);
+        }
+    if (higher.size() == before) continue;
+    counts.resize(higher.size(), 1 / static_cast<float>(higher.size() - before));
+    all += 1;
+  }
+  if (higher.empty()) return scores.sum() * 0;  // nothing to tell apart
+  const auto size = static_cast<std::int64_t>(higher.size());
+  // Copies: backward() still needs them.
+  const auto index = [&](std::vector<std::int64_t>& of) {
+    return torch::from_blob(of.data(), {size}, torch::kInt64).clone();
+  };
+  const auto difference = scores.index_select(0, index(higher)) - scores.index_select(0, index(lower));
+  return (torch::softplus(-difference) * torch::from_blob(counts.data(), {size}).clone()).sum() / all;
+}
+
+}  // namespace
+
+std::int64_t most_bytes_of(const std::function<void()>& work) {
+  const auto counted = std::make_shared<CountedBytes>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, counted);
+  work();
+  return counted->most;
+}
+
+bool is_out_of_memory(const std::exception& e) {
+  return dynamic_cast<const std::bad_alloc*>(&e) ||
+         std::string_view(e.what()).find("t allocate memory") != std::string_view::npos;
 }
 
 Tensor linked(const Tensor& out, Objective objective) {
@@ -135,6 +287,7 @@ Tensor linked(const Tensor& out, Objective objective) {
 
 Tensor loss_of(const Tensor& out, const Inputs& rows, Objective objective, double deviation,
                std::optional<double> weight) {
+  if (objective == Objective::ranking) return pairs_loss(out.squeeze(1), rows);
   Tensor each;
   if (objective == Objective::binary) {
     each = torch::binary_cross_entropy_with_logits(out.squeeze(1), rows.labels, {}, {}, at::Reduction::None);
@@ -147,37 +300,44 @@ Tensor loss_of(const Tensor& out, const Inputs& rows, Objective objective, doubl
   return weight ? sum / *weight : sum / rows.weights.sum();
 }
 
-Optimiser::Optimiser(const recipe::Network& network, const Plan& plan)
+Optimiser::Optimiser(const recipe::Network& network, const Plan& plan, std::int64_t first, std::int64_t count)
     : network_(network),
-      first_(torch::zeros({plan.parameters()})),
-      second_(torch::zeros({network.optimiser == "sgd" ? 0 : plan.parameters()})) {
+      first_(torch::zeros({count})),
+      second_(torch::zeros({network.optimiser == "sgd" ? 0 : count})) {
   // What decays is decided weight by weight.
   std::vector<Tensor> factors;
   for (const auto& weight : plan.weights) factors.push_back(torch::full({weight.count()}, weight.decays ? 1.0F : 0.0F));
-  decays_ = torch::cat(factors);
+  decays_ = torch::cat(factors).narrow(0, first, count).clone();
 }
 
-void Optimiser::step(Tensor& weights, Tensor& gradient, double rate) {
+void Optimiser::step(Tensor& weights, Tensor& gradient, double rate, std::optional<double> length) {
   torch::NoGradGuard no_gradient;
   ++steps_;
+  double scale = 1;
   if (network_.clip > 0) {
-    const double norm = gradient.norm().item<float>();
-    if (norm > network_.clip) gradient.mul_(network_.clip / norm);
+    const double norm = length ? *length : gradient.norm().item<float>();
+    if (norm > network_.clip) scale = network_.clip / norm;
   }
   if (network_.optimiser == "sgd") {
+    if (scale != 1) gradient.mul_(scale);
     if (network_.weight_decay > 0) gradient.addcmul_(weights, decays_, network_.weight_decay);
     first_.mul_(network_.momentum).add_(gradient);
     weights.add_(first_, -rate);
     return;
   }
-  constexpr double kFirst = 0.9, kSecond = 0.999, kEpsilon = 1e-8;
-  if (network_.optimiser == "adamw" && network_.weight_decay > 0)
-    weights.addcmul_(weights * decays_, torch::ones({1}), -rate * network_.weight_decay);
-  first_.lerp_(gradient, 1 - kFirst);
-  second_.mul_(kSecond).addcmul_(gradient, gradient, 1 - kSecond);
-  const double one = 1 - std::pow(kFirst, static_cast<double>(steps_));
-  const double two = 1 - std::pow(kSecond, static_cast<double>(steps_));
-  weights.addcdiv_(first_, (second_ / two).sqrt_().add_(kEpsilon), -rate / one);
+  AdamStep step;
+  step.rate = rate;
+  step.decay = network_.optimiser == "adamw" ? network_.weight_decay : 0;
+  step.scale = scale;
+  step.first_left = 1 - std::pow(kAdamFirst, static_cast<double>(steps_));
+  step.second_left = 1 - std::pow(kAdamSecond, static_cast<double>(steps_));
+  constexpr std::int64_t kAtOnce = 1 << 16;
+  at::parallel_for(0, weights.numel(), kAtOnce, [&](std::int64_t first, std::int64_t end) {
+    const auto part = [&](Tensor& of) {
+      return std::span(of.data_ptr<float>() + first, static_cast<std::size_t>(end - first));
+    };
+    adam_step(step, {part(weights), part(gradient), part(first_), part(second_), part(decays_)});
+  });
 }
 
 }  // namespace falaj::train

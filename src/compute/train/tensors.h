@@ -6,10 +6,14 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "compute/recipe/recipe.h"
+#include "compute/train/gang.h"
 #include "compute/train/layers.h"
 #include "compute/train/model.h"
 
@@ -36,25 +40,48 @@ class Weights {
 // What a step gives back is kept for the next one. Else the system takes the pages of every large tensor, and clears
 // and gives them again at the next step: a third of the time of a small convolutional network.
 void keep_memory();
+void release_memory();  // after the last step: others need it now
 
 // Rows as tensors; they lie in the block. Images are numbers from 0 to 1.
 struct Inputs {
-  Tensor numbers, ids, labels, weights;
+  Tensor numbers, ids, labels, weights, groups;
+
+  Inputs part(std::int64_t first, std::int64_t count) const;
 };
 Inputs inputs_of(const RowBlock& block, const loader::Layout& layout);
 
-Tensor forward(const Plan& plan, const Weights& weights, const Tensor& numbers, const Tensor& ids, bool training);
+// The most bytes of tensors that there are at once while `work` runs, beyond those that were there before it.
+std::int64_t most_bytes_of(const std::function<void()>& work);
+// Whether an exception means that there is no more memory.
+bool is_out_of_memory(const std::exception& e);
+
+// For a network of which this process has a part: what passes between layers that are split, and a chance that depends
+// on the layer alone, wherever it is.
+struct Apart {
+  Gang& gang;
+  std::uint64_t seed = 0;
+  std::size_t first_layer = 0;  // of the whole network
+};
+// `numbers`: of the rows, or what the layers before made of them. Requires: layers are split only when `apart` is
+// there.
+Tensor forward(const Plan& plan, const Weights& weights, const Tensor& numbers, const Tensor& ids, bool training,
+               const Apart* apart = nullptr);
+// While training, with arithmetic of this precision; what comes out is fp32.
+Tensor forward_at_precision(const Plan& plan, const Weights& weights, const Inputs& in, const std::string& precision);
 Tensor linked(const Tensor& out, Objective objective);  // predictions of what forward() gave
-// Mean over the rows by their weights; `deviation`: of the label of a regression. With `weight`, that of all rows of a
-// step of which these are some, it is their share of the mean.
+// Mean over the rows by their weights, or of a ranking over the groups, which are runs of equal numbers; `deviation`:
+// of the label of a regression. With `weight`, that of all rows of a step of which these are some, it is their share of
+// the mean.
 Tensor loss_of(const Tensor& out, const Inputs& rows, Objective objective, double deviation,
                std::optional<double> weight = {});
 
-// Steps over all weights at once.
+// Steps over all weights at once, or over those of the flat ones from `first` on.
 class Optimiser {
  public:
-  Optimiser(const recipe::Network& network, const Plan& plan);
-  void step(Tensor& weights, Tensor& gradient, double rate);  // clips the gradient first
+  Optimiser(const recipe::Network& network, const Plan& plan) : Optimiser(network, plan, 0, plan.parameters()) {}
+  Optimiser(const recipe::Network& network, const Plan& plan, std::int64_t first, std::int64_t count);
+  // Clips the gradient first, by its length, or by that of the whole gradient of which it is a part.
+  void step(Tensor& weights, Tensor& gradient, double rate, std::optional<double> norm = {});
 
   Tensor& first() { return first_; }
   Tensor& second() { return second_; }

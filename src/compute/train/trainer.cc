@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <optional>
 
@@ -15,8 +16,10 @@
 #include "compute/train/export.h"
 #include "compute/train/journal.h"
 #include "compute/train/model.h"
+#include "compute/train/profile.h"
 #include "compute/train/reference.h"
 #include "compute/train/report.h"
+#include "compute/train/system_metrics.h"
 #include "foundation/base/error.h"
 #include "foundation/base/json.h"
 #include "foundation/sys/files.h"
@@ -32,10 +35,11 @@ struct Candidate {
   graph::For what;
 };
 
-std::vector<Candidate> candidates_of(const recipe::Training& training, const Problem& problem, bool gang) {
+std::vector<Candidate> candidates_of(const recipe::Training& training, const Problem& problem,
+                                     std::int64_t memory_bytes, bool gang) {
   const Candidate trees{"xgboost", graph::For::trees}, network{"network", graph::For::network};
   if (training.model == "xgboost") return {trees};
-  if (training.model == "network" || problem.image || gang) return {network};
+  if (training.model == "network" || problem.image || gang || !trees_fit(problem, memory_bytes)) return {network};
   return {trees, network};  // trees first: on tables they are hard to beat, and quick
 }
 
@@ -60,28 +64,32 @@ std::vector<float> groups_of(const Packed& rows) {
 
 class Trainer {
  public:
-  Trainer(const recipe::Training& training, const Places& places, const Options& options, const sys::Clock& clock)
+  Trainer(const recipe::Training& training, const Places& places, const Options& options, Gang* gang,
+          const sys::Clock& clock)
       : training_(training),
         places_(places),
         options_(options),
         clock_(clock),
         journal_(places.metrics, clock),
+        profile_(clock, training.profile),
+        system_(clock, options.threads, options.memory_bytes),
         scratch_(sys::open_files(places.scratch)),
         checkpoint_files_(sys::open_files(places.checkpoints)),
         outputs_(sys::open_files(places.outputs)),
-        // The engine gets half of what there is; models and their rows the rest.
-        room_({static_cast<std::uint64_t>(options.memory_bytes / 2), std::uint64_t{1} << 40,
+        // The engine gets a third of what there is; models and their rows the rest.
+        room_({static_cast<std::uint64_t>(options.memory_bytes / 3), std::uint64_t{1} << 40,
                static_cast<unsigned>(options.threads)},
-              *scratch_) {}
+              *scratch_),
+        gang_(gang) {}
 
   void run() {
     began_ = clock_.now();
-    if (options_.gang) gang_.emplace(*options_.gang, clock_);
+    profile_.enter("look at rows");
     loader::open_rows(room_, places_.rows);
     Rows rows(room_, training_);
     describe(rows.problem());
     std::optional<Trained> best;
-    for (const auto& candidate : candidates_of(training_, rows.problem(), gang_.has_value())) {
+    for (const auto& candidate : candidates_of(training_, rows.problem(), options_.memory_bytes, gang_ != nullptr)) {
       if (best && clock_.now() - began_ > sys::Micros(training_.budget_us)) {
         notes_.push_back(fmt::format("{} was not tried: the budget was used up.", candidate.kind));
         continue;
@@ -147,6 +155,7 @@ class Trainer {
         encoded = saved->parts.at("transform");
         journal_.say(fmt::format("{}: going on from checkpoint {}", candidate.kind, saved->number));
       } else {
+        profile_.enter("fit columns");
         journal_.begin("columns");
         encoded = rows.fit(features_of(training_, rows.problem(), candidate.what),
                            [&](double done) { journal_.progress("columns", done, ""); })
@@ -161,20 +170,29 @@ class Trainer {
     Checkpoints checkpoints(*checkpoint_files_, fmt::format("{}-", candidate.kind),
                             static_cast<std::size_t>(training_.checkpoints.keep));
     const auto transform = transform_of(rows, candidate, checkpoints);
+    profile_.enter("pack rows");
     journal_.begin("rows");
     auto parts = rows.pack(transform, *scratch_, [&](double done) { journal_.progress("rows", done, ""); });
-    Surroundings around{clock_, checkpoints, {}, options_.must_stop, options_.threads, gang_ ? &*gang_ : nullptr};
+    Surroundings around{clock_,           checkpoints, {},        options_.must_stop,
+                        options_.threads, gang_,       &profile_, options_.memory_bytes};
+    profile_.enter("prepare");
     if (gang_) gang_->meet();  // some read faster than others
     journal_.begin(candidate.kind);
     around.tell = [&](const Told& told) {
       std::string text;
       for (const auto& [name, value] : told.metrics) text += fmt::format("{} {:.4f}  ", name, value);
-      journal_.metrics(told.step, told.metrics);
+      for (const auto& [name, value] : told.aside)
+        if (name == "rows_per_second") text += fmt::format("{:.0f} rows/s  ", value);
+      auto all = told.metrics;
+      all.insert(all.end(), told.aside.begin(), told.aside.end());
+      for (auto& one : system_.sample()) all.push_back(std::move(one));
+      journal_.metrics(told.step, all);
       journal_.progress(candidate.kind, static_cast<double>(told.step) / static_cast<double>(told.steps), text);
     };
     auto model = candidate.what == graph::For::trees
                      ? train_trees(training_, rows.problem(), transform, parts, around)
                      : train_network(training_, rows.problem(), transform, parts, around);
+    profile_.enter("evaluate");
     if (!first_rank()) return {candidate, transform, nullptr, std::move(model), {}};
     const auto all = scores(rows.problem().objective, model->predict(*parts.valid), labels_of(*parts.valid),
                             rows.problem().outputs(), groups_if_ranked(rows.problem(), *parts.valid));
@@ -203,9 +221,14 @@ class Trainer {
       told.emplace_back("test_" + one.name + "_high", one.score.high);
     }
     result.importance = best.model->importance();
+    if (auto where = profile_.sentence(); !where.empty()) {
+      journal_.say(where);
+      notes_.push_back(std::move(where));
+    }
     result.notes = notes_;
     slice(rows, result);
 
+    profile_.enter("export");
     const auto onnx = export_model(problem, best.transform, *best.model);
     const auto summary = graph::check(onnx);
     const auto session = infer::Session::open(infer::Runtime::load(places_.runtime), onnx);
@@ -219,6 +242,7 @@ class Trainer {
     journal_.parameters({{"chosen", best.candidate.kind}});
 
     // The model last: when it is there, everything is.
+    if (training_.profile) outputs_->write_all("profile.json", as_bytes(profile_.chrome()));
     outputs_->write_all("report.html", as_bytes(report_html(problem, result)));
     outputs_->write_all("model/reference.json", as_bytes(reference_text(rows, result.predictions)));
     outputs_->write_all("model/MLmodel", as_bytes(mlmodel_text(problem, best.transform, places_.run_id)));
@@ -257,9 +281,11 @@ class Trainer {
   const Options& options_;
   const sys::Clock& clock_;
   Journal journal_;
+  Profile profile_;
+  SystemMetrics system_;
   const std::unique_ptr<sys::Files> scratch_, checkpoint_files_, outputs_;
   table::Workspace room_;
-  std::optional<Gang> gang_;
+  Gang* const gang_;  // null: alone
   std::vector<std::string> notes_;
   sys::Micros began_{0};
 };
@@ -267,7 +293,27 @@ class Trainer {
 }  // namespace
 
 void train(const recipe::Training& training, const Places& places, const Options& options, const sys::Clock& clock) {
-  Trainer(training, places, options, clock).run();
+  if (!options.gang) return Trainer(training, places, options, nullptr, clock).run();
+  try {
+    auto place = *options.gang;
+    place.must_stop = options.must_stop;
+    Gang gang(std::move(place), clock);
+    if (options.gang->spares > 0) {
+      const auto role = gang.is_spare() ? "stands by" : fmt::format("is rank {} of {}", gang.rank(), gang.ranks());
+      fmt::print("task {} {}\n", options.gang->task, role);
+      std::fflush(stdout);
+    }
+    if (!gang.is_spare()) {
+      auto mine = places;
+      if (gang.rank() != 0) mine.metrics.clear();
+      Trainer(training, mine, options, &gang, clock).run();
+      if (gang.rank() == 0) return gang.over();
+    }
+    gang.stand_by();
+  } catch (const Error& e) {
+    if (e.code() == Code::cancelled) throw Stopped{};  // nothing to save
+    throw;
+  }
 }
 
 }  // namespace falaj::train

@@ -165,8 +165,10 @@ TEST_F(TrainerTest, StoppedAndGoneOnIsAsIfNeverStopped) {
   training_.trees.rounds = 12;
   training_.network.epochs = 2;
   training_.slices.clear();
-  for (const auto* model : {"xgboost", "network"}) {
+  const std::pair<const char*, const char*> models[] = {{"xgboost", ""}, {"network", "256"}, {"network", "auto"}};
+  for (const auto& [model, batch] : models) {
     training_.model = model;
+    training_.network.batch = batch;
     forget();
     run();
     const auto whole = onnx();
@@ -186,6 +188,84 @@ TEST_F(TrainerTest, StoppedAndGoneOnIsAsIfNeverStopped) {
       EXPECT_GT(stops, 1) << model;
       EXPECT_EQ(onnx(), whole) << model << " stopped after every " << every + 1 << " steps, " << stops << " times";
     }
+  }
+}
+
+TEST_F(TrainerTest, RanksRowsOfAGroup) {
+  write_rows(
+      "SELECT i // 12 AS query, x, y, CAST(floor(2 * x + y + random()) AS INTEGER) AS late FROM (SELECT i, random() AS "
+      "x, random() AS y FROM range(12000) t(i))");
+  training_.objective = "ranking";
+  training_.group = "query";
+  training_.slices.clear();
+  training_.split = {"group", "query", "", 0.2, 0.1};
+  training_.network.epochs = 8;
+  for (const auto* model : {"xgboost", "network"}) {
+    forget();
+    training_.model = model;
+    run();
+    EXPECT_GT(metric("test_ndcg"), 0.9) << model;
+    EXPECT_LT(metric("parity_largest"), 1e-4) << model;
+  }
+}
+
+TEST_F(TrainerTest, OnesOwnLayersLearnAndAreExported) {
+  write_late(4000);
+  training_.model = "network";
+  const recipe::Layer linear{"linear", 24}, relu{"relu"}, norm{"norm"}, keep{"keep"}, add{"add"}, silu{"silu"};
+  training_.network.layers = {linear, relu, keep, norm, linear, silu, {"dropout", 0, 3, 1, 1, 0.2}, linear, add};
+  run();
+  EXPECT_GT(metric("test_auc"), 0.85);
+  EXPECT_LT(metric("parity_largest"), 1e-4);
+  const struct {
+    std::vector<recipe::Layer> layers;
+    const char* says;
+  } cases[] = {
+      {{linear, keep, {"linear", 5}, add}, "network.layers[3]: 5 numbers come in, and 24 were put aside"},
+      {{{"conv", 8}}, "network.layers[0]: conv is for images"},
+      {{relu, {"average"}}, "network.layers[1]: average is for images"},
+  };
+  for (const auto& one : cases) {
+    forget();
+    training_.network.layers = one.layers;
+    try {
+      run();
+      FAIL() << one.says;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::invalid);
+      EXPECT_THAT(e.what(), HasSubstr(one.says));
+    }
+  }
+}
+
+// Where labels are mostly chance, more rows a step tell more; as many as an epoch still has steps for.
+TEST_F(TrainerTest, AnAutomaticBatchGrowsWithTheNoise) {
+  write_rows("SELECT x, random() < 0.5 + 0.01 * x AS late FROM (SELECT random() AS x FROM range(60000))");
+  training_.model = "network";
+  training_.network.batch = "auto";
+  training_.network.hidden = {8};
+  training_.network.epochs = 6;
+  training_.slices.clear();
+  training_.checkpoints.every_us = 60'000'000;
+  run();
+  EXPECT_EQ(metric("batch"), 2048);
+  EXPECT_GT(metric("gradient_noise_scale"), 2048);
+}
+
+TEST_F(TrainerTest, AProfileSaysWhereTheTimeWent) {
+  write_late(2000);
+  training_.profile = true;
+  training_.slices.clear();
+  for (const auto* model : {"xgboost", "network"}) {
+    forget();
+    training_.model = model;
+    run();
+    EXPECT_GT(metric("step_ms"), 0);
+    EXPECT_GE(metric(std::string_view(model) == "network" ? "backward_ms" : "grow_ms"), 0);
+    const auto trace = json::parse(as_text(files_->read_all("outputs/profile.json", 1 << 26)));
+    EXPECT_GT(trace.at("traceEvents").as_array().size(), 10U);
+    const auto report = files_->read_all("outputs/report.html", 1 << 24);
+    EXPECT_THAT(std::string(as_text(report)), HasSubstr("A step took"));
   }
 }
 

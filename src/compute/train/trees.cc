@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <map>
 
@@ -15,11 +16,12 @@
 #include "compute/loader/mix.h"
 #include "compute/train/model.h"
 #include "foundation/base/error.h"
+#include "foundation/base/json.h"
 
 namespace falaj::train {
 namespace {
 
-constexpr std::size_t kRowsAtOnce = 16'384;
+constexpr std::size_t kRowsAtOnce = 16'384, kBytesAtOnce = 4 << 20;
 
 void must_boost(int result, const char* doing) {
   if (result != 0) throw Error(Code::invalid, fmt::format("XGBoost: {}: {}", doing, XGBGetLastError()));
@@ -38,13 +40,15 @@ struct Handle {
 using Matrix = Handle<XGDMatrixFree>;
 using Booster = Handle<XGBoosterFree>;
 
-std::string array_of(const void* data, std::size_t rows, std::size_t columns, const char* type) {
+// An array of numpy's interface, whose rows lie `stride` bytes apart. columns = 0: one number a row.
+std::string array_of(const void* data, std::size_t rows, std::size_t columns, std::size_t stride, const char* type) {
   const auto shape = columns == 0 ? fmt::format("[{}]", rows) : fmt::format("[{}, {}]", rows, columns);
-  return fmt::format(R"({{"data": [{}, true], "shape": {}, "typestr": "{}", "version": 3}})",
-                     reinterpret_cast<std::uintptr_t>(data), shape, type);
+  const auto strides = columns == 0 ? fmt::format("[{}]", stride) : fmt::format("[{}, 4]", stride);
+  return fmt::format(R"({{"data": [{}, true], "shape": {}, "strides": {}, "typestr": "{}", "version": 3}})",
+                     reinterpret_cast<std::uintptr_t>(data), shape, strides, type);
 }
 
-// Rows handed to XGBoost a block at a time, so that it keeps only what it makes of them: a byte a value.
+// Rows handed to XGBoost a block at a time, as they lie. It keeps what it makes of them in memory: two bytes a value.
 class Feed {
  public:
   Feed(const Packed& rows, const std::vector<std::size_t>& categories) : rows_(rows) {
@@ -52,16 +56,34 @@ class Feed {
     for (const auto n : categories) types_.push_back(n > 0 ? "c" : "float");
   }
 
-  void make(Matrix& out, const Matrix* reference, int threads, bool ranking) {
-    ranking_ = ranking;
+  enum class Weights { none, rows, groups };
+  void make(Matrix& out, const Matrix* reference, int threads, Weights weights) {
+    weights_ = weights;
+    if (reference && rows_.rows() * types_.size() * kPlainBytes <= kPlainBytesMax) return make_plain(out, threads);
     const auto config = fmt::format(R"({{"missing": NaN, "nthread": {}, "max_bin": 256}})", threads);
     const auto result = XGQuantileDMatrixCreateFromCallback(this, proxy_.at, reference ? reference->at : nullptr,
                                                             &reset, &next, config.c_str(), &out.at);
-    if (failure_) std::rethrow_exception(failure_);
+    if (failure_) std::rethrow_exception(failure_);  // to XGBoost that looked like the end of the rows
     must_boost(result, "take rows");
   }
 
  private:
+  // Rows that trees are only tried on are asked for every value in every round, which takes longer of what XGBoost
+  // makes of them than of the values: few enough are kept as they are.
+  static constexpr std::size_t kPlainBytes = 8, kPlainBytesMax = 32 << 20;  // of a value, of all
+  void make_plain(Matrix& out, int threads) {
+    const auto& layout = rows_.layout();
+    packed_.resize(rows_.rows() * layout.bytes());
+    rows_.read_packed(0, rows_.rows(), packed_.data());
+    const auto config = fmt::format(R"({{"missing": NaN, "nthread": {}}})", threads);
+    must_boost(
+        XGDMatrixCreateFromDense(array_of(packed_.data(), rows_.rows(), layout.numbers, layout.bytes(), "<f4").c_str(),
+                                 config.c_str(), &out.at),
+        "take rows");
+    describe(out.at, rows_.rows());
+    packed_ = {};
+  }
+
   static void reset(DataIterHandle self) { static_cast<Feed*>(self)->at_ = 0; }
   static int next(DataIterHandle self) {
     auto& feed = *static_cast<Feed*>(self);
@@ -74,36 +96,48 @@ class Feed {
   }
   bool next() {
     if (at_ == rows_.rows()) return false;
-    const auto n = std::min(kRowsAtOnce, rows_.rows() - at_);
-    rows_.read(at_, n, block_);
+    const auto& layout = rows_.layout();
+    const auto stride = layout.bytes();
+    const auto n = std::min(std::clamp<std::size_t>(kBytesAtOnce / stride, 1, kRowsAtOnce), rows_.rows() - at_);
+    packed_.resize(n * stride);
+    rows_.read_packed(at_, n, packed_.data());
     at_ += n;
-    const auto columns = rows_.layout().numbers;
-    must_boost(XGProxyDMatrixSetDataDense(proxy_.at, array_of(block_.numbers.data(), n, columns, "<f4").c_str()),
-               "take rows");
-    must_boost(XGDMatrixSetInfoFromInterface(proxy_.at, "label", array_of(block_.labels.data(), n, 0, "<f4").c_str()),
-               "take labels");
-    if (ranking_) {
-      queries_.resize(n);
-      for (std::size_t i = 0; i < n; ++i) queries_[i] = static_cast<std::uint32_t>(block_.groups[i]);
-      must_boost(XGDMatrixSetInfoFromInterface(proxy_.at, "qid", array_of(queries_.data(), n, 0, "<u4").c_str()),
-                 "take groups");
-    } else {
-      must_boost(
-          XGDMatrixSetInfoFromInterface(proxy_.at, "weight", array_of(block_.weights.data(), n, 0, "<f4").c_str()),
-          "take weights");
-    }
-    must_boost(XGDMatrixSetStrFeatureInfo(proxy_.at, "feature_type", types_.data(), types_.size()),
-               "name kinds of columns");
+    must_boost(
+        XGProxyDMatrixSetDataDense(proxy_.at, array_of(packed_.data(), n, layout.numbers, stride, "<f4").c_str()),
+        "take rows");
+    describe(proxy_.at, n);
     return true;
+  }
+  // What else is known of the rows that lie in packed_.
+  void describe(DMatrixHandle matrix, std::size_t n) {
+    const auto stride = rows_.layout().bytes();
+    const auto* label = packed_.data() + rows_.layout().label_at();
+    must_boost(XGDMatrixSetInfoFromInterface(matrix, "label", array_of(label, n, 0, stride, "<f4").c_str()),
+               "take labels");
+    if (weights_ == Weights::groups) {
+      queries_.resize(n);
+      for (std::size_t i = 0; i < n; ++i) {
+        float group = 0;
+        std::memcpy(&group, label + 8 + i * stride, sizeof group);
+        queries_[i] = static_cast<std::uint32_t>(group);
+      }
+      must_boost(XGDMatrixSetInfoFromInterface(matrix, "qid", array_of(queries_.data(), n, 0, 4, "<u4").c_str()),
+                 "take groups");
+    } else if (weights_ == Weights::rows) {
+      must_boost(XGDMatrixSetInfoFromInterface(matrix, "weight", array_of(label + 4, n, 0, stride, "<f4").c_str()),
+                 "take weights");
+    }
+    must_boost(XGDMatrixSetStrFeatureInfo(matrix, "feature_type", types_.data(), types_.size()),
+               "name kinds of columns");
   }
 
   const Packed& rows_;
   Matrix proxy_;
   std::vector<const char*> types_;
-  RowBlock block_;
+  Bytes packed_;
   std::vector<std::uint32_t> queries_;
   std::size_t at_ = 0;
-  bool ranking_ = false;
+  Weights weights_ = Weights::none;
   std::exception_ptr failure_;
 };
 
@@ -195,9 +229,10 @@ class TreeModel final : public Model {
       const bst_ulong* shape = nullptr;
       bst_ulong dimensions = 0;
       const float* values = nullptr;
-      must_boost(XGBoosterPredictFromDense(booster_.at,
-                                           array_of(block.numbers.data(), n, rows.layout().numbers, "<f4").c_str(),
-                                           config.c_str(), nullptr, &shape, &dimensions, &values),
+      must_boost(XGBoosterPredictFromDense(
+                     booster_.at,
+                     array_of(block.numbers.data(), n, rows.layout().numbers, rows.layout().numbers * 4, "<f4").c_str(),
+                     config.c_str(), nullptr, &shape, &dimensions, &values),
                  "predict");
       out.insert(out.end(), values, values + n * outputs_);
     }
@@ -257,9 +292,11 @@ class TreeTraining {
         transform_(transform),
         around_(around),
         metric_(metric_of(training, problem)) {
-    const bool ranking = problem.objective == Objective::ranking;
-    Feed(*parts.train, transform.float_categories()).make(train_, nullptr, around.threads, ranking);
-    Feed(*parts.valid, transform.float_categories()).make(valid_, &train_, around.threads, ranking);
+    const auto weights = problem.objective == Objective::ranking        ? Feed::Weights::groups
+                         : training.balance || !training.weight.empty() ? Feed::Weights::rows
+                                                                        : Feed::Weights::none;
+    Feed(*parts.train, transform.float_categories()).make(train_, nullptr, around.threads, weights);
+    Feed(*parts.valid, transform.float_categories()).make(valid_, &train_, around.threads, weights);
     if (training.trees.subsample < 1) {
       RowBlock block;
       for (std::size_t first = 0; first < parts.train->rows(); first += kRowsAtOnce) {
@@ -278,18 +315,23 @@ class TreeTraining {
   std::unique_ptr<Model> run() {
     auto saved = around_.clock.now();
     const auto rounds = static_cast<std::size_t>(training_.trees.rounds);
+    around_.enter("grow");
     while (round_ < rounds &&
            !(training_.patience > 0 && round_ > best_round_ + static_cast<std::size_t>(training_.patience))) {
       choose_rows();
       must_boost(XGBoosterUpdateOneIter(booster_.at, static_cast<int>(round_), train_.at), "grow a tree");
       ++round_;
+      if (around_.profile) around_.profile->step();
+      around_.enter("evaluate");
       evaluate(rounds);
+      around_.enter("checkpoint");
       const bool stop = around_.must_stop();
       if (stop || around_.clock.now() - saved >= sys::Micros(training_.checkpoints.every_us)) {
         save();
         saved = around_.clock.now();
       }
       if (stop) throw Stopped{};
+      around_.enter("grow");
     }
     return finish();
   }
@@ -318,7 +360,9 @@ class TreeTraining {
       throw Error(Code::invalid, fmt::format("{} of the rows to stop by is not a number", metric_));
     const bool better = best_round_ == 0 || (higher() ? values[1] > best_ : values[1] < best_);
     if (better) best_ = values[1], best_round_ = round_;
-    around_.tell({round_, rounds, {{"train_" + metric_, values[0]}, {"valid_" + metric_, values[1]}}});
+    Told told{round_, rounds, {{"train_" + metric_, values[0]}, {"valid_" + metric_, values[1]}}, {}};
+    if (around_.profile) told.aside = around_.profile->since_last();
+    around_.tell(told);
   }
   bool higher() const { return metric_ == "auc" || metric_.starts_with("ndcg"); }
 
@@ -370,8 +414,19 @@ class TreeTraining {
 
 }  // namespace
 
+bool trees_fit(const Problem& problem, std::int64_t memory_bytes) {
+  return static_cast<std::int64_t>(problem.rows[0] * problem.outputs()) * kTreeRowBytes < memory_bytes / 2;
+}
+
 std::unique_ptr<Model> train_trees(const recipe::Training& training, const Problem& problem,
                                    const graph::Transform& transform, const Rows::Parts& parts, Surroundings& around) {
+  if (!trees_fit(problem, around.memory_bytes))
+    throw Error(
+        Code::invalid,
+        fmt::format("resources.memory: boosting keeps {} bytes of each of {} rows in memory, and a half of {} MiB "
+                    "is too little for that; model: network reads rows as it goes",
+                    kTreeRowBytes * static_cast<std::int64_t>(problem.outputs()), problem.rows[0],
+                    around.memory_bytes >> 20));
   return TreeTraining(training, problem, transform, parts, around).run();
 }
 

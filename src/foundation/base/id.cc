@@ -11,11 +11,14 @@ constexpr std::size_t kLength = 26;  // 130 bits; the first character holds only
 
 std::string format_id(IdBits bits) {
   std::string out(kLength, '0');
-  for (std::size_t i = kLength; i-- > 0;) {
-    out[i] = kAlphabet[bits.low & 31];
-    bits.low = (bits.low >> 5) | (bits.high << 59);
-    bits.high >>= 5;
-  }
+  auto at = kLength;
+  const auto put = [&](std::uint64_t word, int digits) {
+    for (; digits > 0; --digits, word >>= 5) out[--at] = kAlphabet[word & 31];
+  };
+  // Words of twelve digits, sixty bits, from the end.
+  put(bits.low, 12);
+  put(bits.low >> 60 | bits.high << 4, 12);
+  put(bits.high >> 56, 2);
   return out;
 }
 

@@ -25,19 +25,29 @@ std::string not_ours(int status) {
   return fmt::format("the server answered {} and not as Falaj does: is the address right?", status);
 }
 
+Code code_of(int status) {
+  switch (status) {
+    case 401:
+      return Code::unauthenticated;
+    case 403:
+      return Code::denied;
+    case 404:
+      return Code::not_found;
+    case 429:
+      return Code::exhausted;
+    default:
+      return status >= 500 ? Code::unavailable : Code::invalid;
+  }
+}
+
 // The Error that the server meant.
 Error error_of(const net::ClientResponse& response) {
   try {
     const auto body = parse_json(response.body);
-    if (const auto* message = body.as_object().if_contains("message")) {  // as MLflow's clients are answered
-      const Code code = response.status == 404   ? Code::not_found
-                        : response.status == 403 ? Code::denied
-                        : response.status == 401 ? Code::unauthenticated
-                        : response.status == 429 ? Code::exhausted
-                        : response.status >= 500 ? Code::unavailable
-                                                 : Code::invalid;
-      return Error(code, std::string(message->as_string()));
-    }
+    if (const auto* message = body.as_object().if_contains("message"))  // as MLflow's clients are answered
+      return Error(code_of(response.status), std::string(message->as_string()));
+    if (const auto& said = body.at("error"); said.is_string())  // as those of inference servers are
+      return Error(code_of(response.status), std::string(said.as_string()));
     const auto& error = body.at("error").as_object();
     std::vector<Fault> faults;
     for (const auto& detail : error.at("details").as_array())

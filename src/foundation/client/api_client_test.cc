@@ -186,6 +186,17 @@ TEST_F(ApiClientTest, SaysThatNobodyIsThere) {
   EXPECT_ERROR(ApiClient(target, 2).get("/v1/x"), Code::invalid);
 }
 
+TEST_F(ApiClientTest, ThrowsWhatAnInferenceServerSays) {
+  answer = [&](const Asked&, int) { return net::text_response(404, R"({"error":"no endpoint 'x'"})"); };
+  try {
+    client(1).get("/v2/models/x");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::not_found);
+    EXPECT_STREQ(error.what(), "no endpoint 'x'");
+  }
+}
+
 TEST_F(ApiClientTest, SaysThatAServerIsNoFalaj) {
   struct Case {
     int status;
@@ -199,7 +210,7 @@ TEST_F(ApiClientTest, SaysThatAServerIsNoFalaj) {
                                    {404, "<html>", Code::invalid},
                                    {404, "{}", Code::invalid},
                                    {404, "[]", Code::invalid},
-                                   {404, R"({"error":"text"})", Code::invalid},
+                                   {404, R"({"error":7})", Code::invalid},
                                    {404, R"({"error":{"code":7,"message":"m","details":[]}})", Code::invalid},
                                    {429, "slow down", Code::exhausted},
                                    {502, "bad gateway", Code::unavailable}}) {

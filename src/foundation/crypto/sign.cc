@@ -19,21 +19,21 @@ unsigned char* raw(auto& bytes) { return reinterpret_cast<unsigned char*>(bytes.
 const unsigned char* raw(BytesView bytes) { return reinterpret_cast<const unsigned char*>(bytes.data()); }
 
 // The library's form of a secret key: seed, then public key. On the stack only while it is needed.
-struct Secret {
+struct WipedKey {
   unsigned char bytes[crypto_sign_SECRETKEYBYTES];
-  ~Secret() { sodium_memzero(bytes, sizeof bytes); }
+  ~WipedKey() { sodium_memzero(bytes, sizeof bytes); }
 };
 
 }  // namespace
 
 Signer::Signer(const Key& seed) : seed_(seed.copy()) {
   CHECK(sodium_init() >= 0, "libsodium starts");
-  Secret secret;
+  WipedKey secret;
   CHECK(crypto_sign_seed_keypair(raw(public_key_), secret.bytes, raw(seed_.view())) == 0, "a signing key is made");
 }
 
 Signature Signer::sign(BytesView message) const {
-  Secret secret;
+  WipedKey secret;
   std::copy_n(raw(seed_.view()), Key::kBytes, secret.bytes);
   std::copy_n(raw(BytesView(public_key_)), public_key_.size(), secret.bytes + Key::kBytes);
   Signature out;

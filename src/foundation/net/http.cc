@@ -58,7 +58,7 @@ std::optional<Method> parse_method(std::string_view text) {
 
 void Headers::add(std::string_view name, std::string_view value) {
   if (!is_token(name)) throw Error(Code::invalid, "a header's name is not a token");
-  if (!std::all_of(value.begin(), value.end(), is_field_char))
+  if (!grammar::all(value, grammar::kField))
     throw Error(Code::invalid, fmt::format("control character in the value of header {}", name));
   places_.push_back({static_cast<std::uint32_t>(text_.size()), static_cast<std::uint32_t>(name.size()),
                      static_cast<std::uint32_t>(value.size())});

@@ -132,7 +132,23 @@ enum class Place {
   here,    // on the I/O thread: only for work in memory or one indexed read, never a write; a body longer than
            // kPieceBytes is not held in memory, so such a request goes to a worker all the same
   worker,  // on the worker pool: may block
+  later,   // begun on the I/O thread and answered when the answer is there; the whole body is in memory
 };
+
+// The I/O thread that a request came on, for handlers that answer later.
+class Loop {
+ public:
+  virtual ~Loop() = default;
+  virtual std::size_t index() const = 0;  // 0 .. threads - 1
+  // Runs `work` on this thread: post (thread-safe) after all that is ready now, `after` (this thread only) when the
+  // time is over. `work` must not throw.
+  virtual void post(std::function<void()> work) = 0;
+  virtual void after(std::int64_t micros, std::function<void()> work) = 0;
+};
+
+// Answers a request that was begun. Called once, on the thread of its loop; perhaps before `begin` returns.
+struct Response;
+using Reply = std::function<void(Response)>;
 
 // What is to happen with a request, decided from its head before a byte of the body is read.
 struct Admission {
@@ -140,6 +156,8 @@ struct Admission {
   std::uint64_t body_bytes_max = 0;
   Place place = Place::worker;
   std::function<Response(Request&)> handle;
+  // For Place::later. Head and body stay until the reply, which must come: the connection waits for it.
+  std::function<void(const Head&, std::string_view body, Loop&, Reply)> begin;
 };
 
 // The program behind the server. Thread-safe. Neither a handler nor these may throw: what does is logged and answered

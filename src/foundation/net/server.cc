@@ -44,11 +44,18 @@ void rethrow_as_log(const char* where, const std::exception_ptr& failure) {
 
 }  // namespace
 
-struct Server::Rep {
-  Rep(const std::string& host, std::uint16_t port, std::optional<TlsFiles> tls_files, const ServerLimits& limits,
-      Service& service, const sys::Clock& clock, sys::Ids& ids, Metrics& metrics);
+// Where to listen: a port to open, or a socket that is open.
+struct Listener {
+  std::string host;
+  std::uint16_t port = 0;
+  std::optional<int> descriptor;
+};
 
-  void open(const std::string& host, std::uint16_t port);
+struct Server::Rep {
+  Rep(const Listener& listener, std::optional<TlsFiles> tls_files, const ServerLimits& limits, Service& service,
+      const sys::Clock& clock, sys::Ids& ids, Metrics& metrics);
+
+  void open(const Listener& listener);
   Task<void> accept_all();
   void welcome(Socket socket, IoThread& home);
   Task<void> turn_away(Socket socket);
@@ -65,13 +72,13 @@ struct Server::Rep {
   bool stopped = false;
 };
 
-Server::Rep::Rep(const std::string& host, std::uint16_t wanted_port, std::optional<TlsFiles> tls_files,
-                 const ServerLimits& limits, Service& service, const sys::Clock& clock, sys::Ids& ids, Metrics& metrics)
-    : shared(host, limits, service, clock, ids, metrics) {
+Server::Rep::Rep(const Listener& listener, std::optional<TlsFiles> tls_files, const ServerLimits& limits,
+                 Service& service, const sys::Clock& clock, sys::Ids& ids, Metrics& metrics)
+    : shared(listener.host, limits, service, clock, ids, metrics) {
   if (tls_files) tls.emplace(std::move(*tls_files));
   for (std::size_t i = 0; i < std::max<std::size_t>(1, limits.io_threads); ++i)
-    threads.push_back(std::make_unique<IoThread>());
-  open(host, wanted_port);
+    threads.push_back(std::make_unique<IoThread>(i));
+  open(listener);
   asio::co_spawn(threads[0]->context, accept_all(), [](std::exception_ptr e) { rethrow_as_log("accept", e); });
   for (auto& home : threads) {
     home->date = http_date(clock.wall().count() / 1'000'000);
@@ -81,17 +88,23 @@ Server::Rep::Rep(const std::string& host, std::uint16_t wanted_port, std::option
   }
 }
 
-void Server::Rep::open(const std::string& host, std::uint16_t wanted_port) {
-  const auto endpoint = resolve(host, wanted_port);
+void Server::Rep::open(const Listener& listener) {
+  const auto endpoint = resolve(listener.host, listener.port);
   error_code failed;
   const auto step = [&] {
-    if (failed) throw Error(Code::unavailable, fmt::format("listen on {}:{}: {}", host, wanted_port, failed.message()));
+    if (failed)
+      throw Error(Code::unavailable,
+                  fmt::format("listen on {}:{}: {}", listener.host, listener.port, failed.message()));
   };
   acceptor.emplace(threads[0]->context.get_executor());
-  acceptor->open(endpoint.protocol(), failed), step();
-  acceptor->set_option(Acceptor::reuse_address(true), failed), step();
-  acceptor->bind(endpoint, failed), step();
-  acceptor->listen(Acceptor::max_listen_connections, failed), step();
+  if (listener.descriptor) {
+    acceptor->assign(endpoint.protocol(), *listener.descriptor, failed), step();
+  } else {
+    acceptor->open(endpoint.protocol(), failed), step();
+    acceptor->set_option(Acceptor::reuse_address(true), failed), step();
+    acceptor->bind(endpoint, failed), step();
+    acceptor->listen(Acceptor::max_listen_connections, failed), step();
+  }
   port = acceptor->local_endpoint(failed).port(), step();
 }
 
@@ -200,7 +213,13 @@ bool Server::Rep::wait_for_none(std::optional<microseconds> at_most) {
 
 Server::Server(const std::string& listen_host, std::uint16_t listen_port, std::optional<TlsFiles> tls,
                ServerLimits limits, Service& service, const sys::Clock& clock, sys::Ids& ids, Metrics& metrics)
-    : rep_(std::make_unique<Rep>(listen_host, listen_port, std::move(tls), limits, service, clock, ids, metrics)) {}
+    : rep_(std::make_unique<Rep>(Listener{listen_host, listen_port, std::nullopt}, std::move(tls), limits, service,
+                                 clock, ids, metrics)) {}
+
+Server::Server(int listening, const std::string& listen_host, std::optional<TlsFiles> tls, ServerLimits limits,
+               Service& service, const sys::Clock& clock, sys::Ids& ids, Metrics& metrics)
+    : rep_(std::make_unique<Rep>(Listener{listen_host, 0, listening}, std::move(tls), limits, service, clock, ids,
+                                 metrics)) {}
 
 Server::~Server() { stop(0); }
 

@@ -18,6 +18,7 @@ struct TlsFiles {
   std::string certificate_file, key_file;  // PEM; read again when they change
   std::string client_ca_file;              // "" = client certificates are not asked for
 };
+void check_tls(const TlsFiles& files);  // throws invalid when they cannot be used
 
 struct ServerLimits {
   std::size_t connections_max = 10'000;  // past it: accepted, answered 503, closed
@@ -41,6 +42,10 @@ struct ServerLimits {
 class Server {
  public:
   Server(const std::string& listen_host, std::uint16_t listen_port, std::optional<TlsFiles> tls, ServerLimits limits,
+         Service& service, const sys::Clock& clock, sys::Ids& ids, Metrics& metrics);
+  // On a socket that listens already, given by whoever started this program: connections wait in it while one server
+  // ends and the next begins. Takes the descriptor.
+  Server(int listening, const std::string& listen_host, std::optional<TlsFiles> tls, ServerLimits limits,
          Service& service, const sys::Clock& clock, sys::Ids& ids, Metrics& metrics);
   ~Server();
   std::uint16_t port() const;  // the real one when asked for 0

@@ -68,6 +68,14 @@ void Inbox::shrink() {
   if (empty() && capacity_ > kKeptBytesMax) *this = {};
 }
 
+void IoThread::after(std::int64_t micros, std::function<void()> work) {
+  auto timer = std::make_unique<Timer>(context.get_executor(), std::chrono::microseconds(micros));
+  auto& started = *timer;
+  started.async_wait([timer = std::move(timer), work = std::move(work)](const error_code& cancelled) {
+    if (!cancelled) work();
+  });
+}
+
 Session::Session(Socket socket, std::shared_ptr<asio::ssl::context> tls, std::string address, Shared& shared,
                  IoThread& home)
     : shared_(shared),
@@ -246,9 +254,12 @@ Task<Session::Next> Session::answer(Admission& admission) {
     if (!co_await send("HTTP/1.1 100 Continue\r\n\r\n")) body_.trouble = Trouble::gone;
   }
   body_text_.clear();
-  if (!body_.ended) co_await collect_body();
+  const bool later = admission.place == Place::later;
+  if (!body_.ended) co_await collect_body(later ? body_.bytes_max + 1 : kPieceBytes);
   if (body_.trouble == Trouble::none) {
-    if (!body_.ended) {
+    if (later) {
+      co_await run_later(admission);
+    } else if (!body_.ended) {
       co_await run_streaming(admission);
     } else {
       MemoryBody body(body_text_);
@@ -324,14 +335,16 @@ Task<std::size_t> Session::read_body(std::span<std::byte> out) {
   co_return 0;
 }
 
-// Reads the body into body_text_, but no more than a piece of it.
-Task<void> Session::collect_body() {
-  if (body_.kind == BodyKind::length && body_.left > kPieceBytes) co_return;
+// Reads the body into body_text_; nothing of one that is said to be longer than `most`, no more than that of another.
+// Memory grows with what has come, never with what was announced.
+Task<void> Session::collect_body(std::uint64_t most) {
+  if (body_.kind == BodyKind::length && body_.left > most) co_return;
   std::size_t have = 0;
-  while (!body_.ended && body_.trouble == Trouble::none && have < kPieceBytes) {
-    if (have == body_text_.size())
-      body_text_.resize(body_.kind == BodyKind::length ? body_.left
-                                                       : std::min(std::max<std::size_t>(have * 2, 4096), kPieceBytes));
+  while (!body_.ended && body_.trouble == Trouble::none && have < most) {
+    if (have == body_text_.size()) {
+      const auto grown = std::max<std::uint64_t>(have * 2, body_.kind == BodyKind::length ? kPieceBytes : 4096);
+      body_text_.resize(std::min(grown, body_.kind == BodyKind::length ? have + body_.left : most));
+    }
     have += co_await read_body(std::as_writable_bytes(std::span(body_text_).subspan(have)));
   }
   body_text_.resize(have);
@@ -387,6 +400,23 @@ Task<void> Session::run_streaming(const Admission& admission) {
   }
   co_await run_on_worker(shared_.readers, admission, *pipe_);
   pipe_.reset();
+}
+
+Task<void> Session::run_later(const Admission& admission) {
+  bool done = false;
+  const auto reply = [&](Response response) {
+    response_ = std::move(response);
+    done = true;
+    signal_.fire();
+  };
+  try {
+    admission.begin(head_, body_text_, home_, reply);
+  } catch (const std::exception& error) {
+    log::error("handler_failed", {{"path", head_.path}, {"what", error.what()}});
+    if (!done) reply(refusal(500, Code::internal, "internal error"));
+  }
+  while (!done) co_await signal_.wait();
+  compress(head_, response_);
 }
 
 void Session::fail_pipe() {

@@ -53,7 +53,13 @@ struct Shared {
 };
 
 // One thread and the connections it serves; they never leave it.
-struct IoThread {
+struct IoThread final : Loop {
+  explicit IoThread(std::size_t number) : number(number) {}
+  std::size_t index() const override { return number; }
+  void post(std::function<void()> work) override { asio::post(context, std::move(work)); }
+  void after(std::int64_t micros, std::function<void()> work) override;
+
+  const std::size_t number;
   asio::io_context context{1};
   std::vector<Session*> sessions;
   std::string date;  // of this second
@@ -117,9 +123,10 @@ class Session {
   Task<Next> answer(Admission& admission);
   Task<std::size_t> read_body(std::span<std::byte> out);
   Task<std::size_t> receive(asio::mutable_buffer into);
-  Task<void> collect_body();
+  Task<void> collect_body(std::uint64_t most);
   Task<void> run_on_worker(WorkerPool& pool, const Admission& admission, BodyReader& body);
   Task<void> run_streaming(const Admission& admission);
+  Task<void> run_later(const Admission& admission);
   Task<Next> respond();
   Task<bool> send(std::string_view first, std::string_view second = {});
   Task<bool> send_stream(StreamBody& body);

@@ -220,6 +220,12 @@ double cpu_seconds_of_others() {
 }  // namespace
 
 Throughput measure_requests(std::uint16_t port, std::string_view request, const sys::Clock& clock) {
+  return measure_requests(port, std::vector<std::string>{std::string(request)}, clock);
+}
+
+Throughput measure_requests(std::uint16_t port, const std::vector<std::string>& in_turn, const sys::Clock& clock) {
+  std::size_t turn = 0;
+  const auto next = [&]() -> const std::string& { return in_turn[turn++ % in_turn.size()]; };
   constexpr int kConnections = 32;
   constexpr std::int64_t kRoundUs = 500'000;
   // All answers are as long as the first, so the client need not parse: it is never the slower side.
@@ -229,7 +235,7 @@ Throughput measure_requests(std::uint16_t port, std::string_view request, const 
   std::size_t length = 0;
   for (int i = 0; i < kConnections; ++i) {
     auto& c = connections.emplace_back(port);
-    c.send(request);
+    c.send(next());
     while (length == 0 || left[static_cast<std::size_t>(i)] < length) {
       const auto piece = c.read_some();
       if (length == 0) length = piece.size();
@@ -243,7 +249,7 @@ Throughput measure_requests(std::uint16_t port, std::string_view request, const 
   const auto start = clock.now();
   const double cpu_before = cpu_seconds_of_others();
   for (std::size_t i = 0; i < connections.size(); ++i) {
-    connections[i].send(request);
+    connections[i].send(next());
     left[i] = length;
   }
   std::uint64_t answers = 0;
@@ -259,7 +265,7 @@ Throughput measure_requests(std::uint16_t port, std::string_view request, const 
       if (left[i] > 0) continue;
       ++answers;
       left[i] = length;
-      connections[i].send(request);
+      connections[i].send(next());
     }
   }
   const auto seconds = static_cast<double>((clock.now() - start).count()) / 1e6;

@@ -94,5 +94,6 @@ struct Throughput {
   double per_second, per_cpu_second;
 };
 Throughput measure_requests(std::uint16_t port, std::string_view request, const sys::Clock& clock);
+Throughput measure_requests(std::uint16_t port, const std::vector<std::string>& in_turn, const sys::Clock& clock);
 
 }  // namespace falaj::net

@@ -41,6 +41,8 @@ std::shared_ptr<asio::ssl::context> load(const TlsFiles& files) {
 
 }  // namespace
 
+void check_tls(const TlsFiles& files) { load(files); }
+
 TlsKeeper::TlsKeeper(TlsFiles files) : files_(std::move(files)), loaded_(stamps()), current_(load(files_)) {}
 
 std::shared_ptr<asio::ssl::context> TlsKeeper::current() const {

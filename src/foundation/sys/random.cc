@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "foundation/sys/random.h"
 
+#include <pthread.h>
 #include <sys/random.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -18,6 +20,14 @@ std::uint64_t split_mix(std::uint64_t& state) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
   return z ^ (z >> 31);
+}
+
+// How often this process, or one that it came of, was forked into it.
+std::uint32_t forks_so_far() {
+  static std::atomic<std::uint32_t> forks{0};
+  static const int told = ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  CHECK(told == 0, "out of memory");
+  return forks.load(std::memory_order_relaxed);
 }
 
 constexpr int kTimeShift = 16;  // an id's `high` is 48 bits of milliseconds, then 16 random ones
@@ -61,15 +71,28 @@ void SimRandom::fill(std::span<std::byte> out) {
 IdBits Ids::next() {
   const auto ms =
       static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(clock_.wall()).count());
-  std::uint64_t random[2];
-  random_.fill(std::as_writable_bytes(std::span(random)));
+  const auto forks = forks_so_far();
+  {
+    Lock lock(mu_);
+    if (left_ > 0 && forks_ == forks) return make(ms);
+  }
+  Pool fresh;  // filled without the lock: whoever asks may have one of its own
+  random_.fill(std::as_writable_bytes(std::span(fresh)));
   Lock lock(mu_);
+  pool_ = fresh;
+  left_ = kPoolWords;
+  forks_ = forks;
+  return make(ms);
+}
+
+IdBits Ids::make(std::uint64_t ms) {
+  const auto first = pool_[--left_], second = pool_[--left_];
   if (ms > last_.high >> kTimeShift) {
-    last_ = {(ms << kTimeShift) | (random[0] & ((1U << kTimeShift) - 1)), random[1]};
+    last_ = {(ms << kTimeShift) | (first & ((1U << kTimeShift) - 1)), second};
     return last_;
   }
   // Same millisecond, or the clock went back: a random step up, so that the next id is not last plus one.
-  const std::uint64_t step = 1 + (random[0] >> 32);
+  const std::uint64_t step = 1 + (first >> 32);
   last_.low += step;
   if (last_.low < step) ++last_.high;
   return last_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -49,10 +50,19 @@ class Ids {
   }
 
  private:
+  // Random words for ids to come: asking the kernel for those of each one takes longer than all the rest. A process
+  // that forks does not share them with its child.
+  static constexpr std::size_t kPoolWords = 64;
+  using Pool = std::array<std::uint64_t, kPoolWords>;
+  IdBits make(std::uint64_t ms) REQUIRES(mu_);
+
   const Clock& clock_;
   Random& random_;
   Mutex mu_;
   IdBits last_ GUARDED_BY(mu_);
+  Pool pool_ GUARDED_BY(mu_){};
+  std::size_t left_ GUARDED_BY(mu_) = 0;     // of its words
+  std::uint32_t forks_ GUARDED_BY(mu_) = 0;  // of this process when it was filled
 };
 
 }  // namespace falaj::sys

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "foundation/sys/random.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <thread>
 #include <vector>
@@ -75,6 +78,41 @@ TEST(Ids, HoldTheTimeAndCarryIntoIt) {
   EXPECT_EQ(first.unix_ms(), 1234567);
   EXPECT_EQ(second.unix_ms(), 1234568);
   EXPECT_LT(first, second);
+}
+
+// Words kept for ids to come must not be a parent's and its child's at once.
+TEST(Ids, OfAParentAndItsChildDiffer) {
+  const SimClock still;
+  RealRandom random;
+  Ids ids(still, random);
+  ids.next();
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  const IdBits mine = ids.next();
+  if (child == 0) ::_exit(::write(pipe[1], &mine, sizeof mine) == sizeof mine ? 0 : 1);
+  IdBits theirs{};
+  EXPECT_EQ(::read(pipe[0], &theirs, sizeof theirs), static_cast<ssize_t>(sizeof theirs));
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+  ::close(pipe[0]);
+  ::close(pipe[1]);
+  EXPECT_NE(mine, theirs);
+}
+
+TEST(Ids, AskForRandomBytesOnceForMany) {
+  class Counted final : public Random {
+   public:
+    void fill(std::span<std::byte> out) override {
+      ++asked;
+      SimRandom(asked).fill(out);
+    }
+    std::uint64_t asked = 0;
+  } random;
+  const SimClock still;
+  Ids ids(still, random);
+  for (int i = 0; i < 1000; ++i) ids.next();
+  EXPECT_LE(random.asked, 1000U / 16);
 }
 
 TEST(Ids, AreDistinctOverThreads) {

@@ -157,6 +157,13 @@ Identity Directory::authenticate(const Credentials& credentials) const {
   refuse();
 }
 
+std::vector<CredentialRow> Directory::token_rows() const {
+  std::vector<CredentialRow> out;
+  for (const auto& entry : credentials_.all())
+    if (entry->row.kind == CredentialKind::token) out.push_back(entry->row);
+  return out;
+}
+
 bool Directory::allows(const Identity& identity, std::string_view action, const Scope& resource) const {
   if (identity.workload) return permits(*identity.workload, action, resource);
   if (!admits(identity.restrictions, action, resource)) return false;

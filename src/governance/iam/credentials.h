@@ -11,10 +11,18 @@
 #include <vector>
 
 #include "foundation/base/mutex.h"
+#include "foundation/crypto/token.h"
 #include "governance/iam/policy.h"
-#include "governance/iam/token.h"
 
 namespace falaj::iam {
+
+using crypto::Credential;
+using crypto::CredentialKind;
+using crypto::format_credential;
+using crypto::kTokenChars;
+using crypto::parse_credential;
+using crypto::Secret;
+using crypto::TokenId;
 
 // A token or a session as it is kept: never its secret.
 struct CredentialRow {

@@ -222,7 +222,7 @@ Issued Directory::issue(sql::Writer& writer, CredentialKind kind, const Principa
                         std::vector<Restriction> restrictions, std::int64_t ttl_us) {
   require_exists(writer, principal);
   Credential credential;
-  credential.id = ids_.next<TokenTag>();
+  credential.id = ids_.next<crypto::TokenTag>();
   random_.fill(credential.secret);
   const auto created = now_us();
   const TokenInfo info{credential.id, principal.str(),  name,         restrictions,

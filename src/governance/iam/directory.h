@@ -22,7 +22,6 @@
 #include "governance/iam/objects.h"
 #include "governance/iam/policy.h"
 #include "governance/iam/throttle.h"
-#include "governance/iam/token.h"
 #include "governance/iam/workload.h"
 #include "storage/sql/database.h"
 
@@ -141,6 +140,7 @@ class Directory {
   Issued issue_token(sql::Writer& writer, const NewToken& token);  // throws invalid, not_found
   void revoke_token(sql::Writer& writer, const TokenId& id);       // throws not_found; idempotent otherwise
   std::vector<TokenInfo> tokens(sql::Reader& reader, const Principal& principal) const;
+  std::vector<CredentialRow> token_rows() const;  // of all live tokens: for who checks them elsewhere
   std::string workload_token(WorkloadClaims claims, std::int64_t ttl_us) const;  // fills in the times
 
   // Checks a password; `account` is "ada" or "acme/ada". Throws unauthenticated, or exhausted while the account is

@@ -42,11 +42,14 @@ std::vector<Role> make_built_in_roles() {
   const Rule make{Effect::allow, {"*.create", "*.update", "*.write"}, administered, {"*"}};
   const Rule run{
       Effect::allow, {"*.delete", "*.run", "*.cancel", "*.maintain", "*.gc", "*.scrub"}, administered, {"*"}};
+  const Rule call{Effect::allow, {"endpoint.infer", "endpoint.label"}, {}, {"*"}};
   const Rule back_up{Effect::allow, {"backup.create", "backup.read", "backup.list", "backup.run"}, {}, {"*"}};
   const Rule inspect{Effect::allow, {"audit.*", "*.read", "*.list"}, {"secret.*", "key.*"}, {"*"}};
   return {{"viewer", {read}},
-          {"developer", {read, make}},
-          {"operator", {read, make, run, back_up}},
+          {"caller", {call}},
+          {"server", {{Effect::allow, {"serving.follow"}, {}, {"*"}}}},
+          {"developer", {read, make, call}},
+          {"operator", {read, make, run, call, back_up}},
           {"auditor", {inspect}},
           {"admin", {{Effect::allow, {"*"}, {}, {"*"}}}}};
 }

@@ -41,7 +41,8 @@ struct Binding {
   friend bool operator==(const Binding&, const Binding&) = default;
 };
 
-// viewer, developer, operator, auditor, admin. None of them forbids, so holding two never takes anything away.
+// viewer, caller (of endpoints), server (that serves them), developer, operator, auditor, admin. None of them forbids,
+// so holding two never takes anything away.
 std::span<const Role> built_in_roles();
 bool is_built_in_role(std::string_view name);
 

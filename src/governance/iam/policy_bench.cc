@@ -6,9 +6,9 @@
 
 #include "foundation/base/text.h"
 #include "foundation/crypto/hash.h"
+#include "governance/iam/credentials.h"
 #include "governance/iam/policy.h"
 #include "governance/iam/testing.h"
-#include "governance/iam/token.h"
 #include "governance/iam/workload.h"
 
 namespace {

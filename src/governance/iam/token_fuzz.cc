@@ -5,9 +5,9 @@
 #include <string_view>
 
 #include "foundation/base/error.h"
+#include "governance/iam/credentials.h"
 #include "governance/iam/principal.h"
 #include "governance/iam/scope.h"
-#include "governance/iam/token.h"
 #include "governance/iam/workload.h"
 
 using namespace falaj;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "governance/iam/token.h"
+#include "governance/iam/credentials.h"
 
 #include <gtest/gtest.h>
 

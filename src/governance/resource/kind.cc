@@ -35,6 +35,9 @@ std::size_t Registry::rank(std::string_view name) const {
 }
 
 std::string Registry::meant(std::string_view name) const {
+  // Kinds of files that are work, not a state to be kept.
+  if (lower(name) == "training") return "; a Training is run: falaj train -f FILE";
+  if (lower(name) == "job") return "; a Job is run: falaj submit -f FILE";
   std::vector<std::string_view> names;
   for (const auto& kind : kinds_) names.push_back(kind.name);
   const auto near = nearest(name, names);

@@ -366,6 +366,7 @@ class Datasets::Cutting {
     made.schema = newest_->schema;
     made.source = "erasure";
     made.inputs = newest_->inputs;
+    made.answered_by = newest_->answered_by;
     made.id = version_id(made.schema, made_files_);
     std::string names, columns;
     for (const auto& file : made_files_) {

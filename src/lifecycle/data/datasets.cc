@@ -108,35 +108,71 @@ std::vector<CheckResult> Datasets::checks(const Where& where, const std::string&
   return database_.read([&](sql::Reader& r) { return list_checks(r, need_dataset(r, where, name), version, limit); });
 }
 
-std::optional<std::vector<std::string>> Datasets::linked(sql::Reader& reader, const Where& where, const std::string& id,
-                                                         bool upward) const {
+namespace {
+
+// Versions that runs name "NAME@DIGEST". Equal content has equal digests, so there may be several.
+struct Named {
+  std::int64_t row = 0;  // of the dataset
+  std::vector<std::int64_t> numbers;
+};
+std::optional<Named> named(sql::Reader& reader, const Where& where, const std::string& id) {
   const auto at = id.rfind('@');
   if (at == std::string::npos) return std::nullopt;
   const auto row = dataset_row(reader, where, id.substr(0, at));
   if (!row) return std::nullopt;
-  // Equal content has equal digests, so there may be several.
-  std::vector<std::int64_t> numbers;
+  Named out{*row, {}};
   reader.query("SELECT number, id FROM data_version WHERE dataset = ? ORDER BY number", {*row}, [&](const sql::Row& r) {
-    if (r.digest(1).hex().starts_with(id.substr(at + 1))) numbers.push_back(r.integer(0));
+    if (r.digest(1).hex().starts_with(id.substr(at + 1))) out.numbers.push_back(r.integer(0));
   });
-  if (numbers.empty() || id.size() - at - 1 != 32) return std::nullopt;
+  if (out.numbers.empty() || id.size() - at - 1 != 32) return std::nullopt;
+  return out;
+}
+
+std::string name_of(const sql::Row& r) { return fmt::format("{}@{}", r.text(0), r.digest(1).hex().substr(0, 32)); }
+
+}  // namespace
+
+std::optional<std::vector<std::string>> Datasets::linked(sql::Reader& reader, const Where& where, const std::string& id,
+                                                         bool upward) const {
+  const auto found = named(reader, where, id);
+  if (!found) return std::nullopt;
   std::set<std::string> out;
-  const auto add = [&](const sql::Row& r) {
-    out.insert(fmt::format("{}@{}", r.text(0), r.digest(1).hex().substr(0, 32)));
-  };
-  for (const auto number : numbers) {
+  const auto add = [&](const sql::Row& r) { out.insert(name_of(r)); };
+  for (const auto number : found->numbers) {
     if (upward)
       reader.query(
           "SELECT d.name, v.id FROM data_input i JOIN data_version v ON v.dataset = i.of_dataset AND v.number ="
           " i.of_number JOIN data_set d ON d.id = v.dataset WHERE i.dataset = ? AND i.number = ?",
-          {*row, number}, add);
+          {found->row, number}, add);
     else
       reader.query(
           "SELECT d.name, v.id FROM data_input i JOIN data_version v ON v.dataset = i.dataset AND v.number = i.number"
           " JOIN data_set d ON d.id = v.dataset WHERE i.of_dataset = ? AND i.of_number = ?",
-          {*row, number}, add);
+          {found->row, number}, add);
   }
   return std::vector<std::string>(out.begin(), out.end());
+}
+
+std::vector<AnsweredBy> Datasets::answerers(sql::Reader& reader, const Where& where, const std::string& id) const {
+  std::vector<AnsweredBy> out;
+  const auto found = named(reader, where, id);
+  for (const auto number : found ? found->numbers : std::vector<std::int64_t>{})
+    reader.query("SELECT model, model_version FROM data_version WHERE dataset = ? AND number = ? AND model IS NOT NULL",
+                 {found->row, number}, [&](const sql::Row& r) {
+                   const AnsweredBy by{std::string(r.text(0)), r.integer(1)};
+                   if (std::find(out.begin(), out.end(), by) == out.end()) out.push_back(by);
+                 });
+  return out;
+}
+
+std::vector<std::string> Datasets::answers_of(sql::Reader& reader, const Where& where, const AnsweredBy& by) const {
+  std::set<std::string> out;
+  reader.query(
+      "SELECT d.name, v.id FROM data_version v JOIN data_set d ON d.id = v.dataset WHERE v.model = ?"
+      " AND v.model_version = ? AND d.tenant = ? AND d.project = ? AND d.gone = 0",
+      {by.model, by.version, where.tenant.str(), where.project.str()},
+      [&](const sql::Row& r) { out.insert(name_of(r)); });
+  return {out.begin(), out.end()};
 }
 
 std::unique_ptr<table::Workspace> Datasets::room() const {

@@ -45,6 +45,7 @@ struct Finish {
   std::string source;           // in words, such as the file's name
   std::string upload;           // that becomes it; set by finish()
   std::vector<Input> inputs{};  // versions that the rows are made of; conflict when one is erased meanwhile
+  std::optional<AnsweredBy> answered_by{};
 };
 
 struct Difference {
@@ -75,12 +76,16 @@ class Datasets {
   // nothing when there is no such version.
   std::optional<std::vector<std::string>> linked(sql::Reader& reader, const Where& where, const std::string& id,
                                                  bool upward) const;
+  // Of which models' answers "NAME@DIGEST" holds; and which versions, named so, hold those of one.
+  std::vector<AnsweredBy> answerers(sql::Reader& reader, const Where& where, const std::string& id) const;
+  std::vector<std::string> answers_of(sql::Reader& reader, const Where& where, const AnsweredBy& by) const;
   // What expectations found: of one version in order, or the last of any, refused ones too.
   std::vector<CheckResult> checks(const Where& where, const std::string& name, std::optional<std::int64_t> version,
                                   std::size_t limit);
 
   // ---- rows come in
-  std::string begin(const Where& where, const std::string& name, const sql::Act& act);  // the upload's id
+  // The upload's id. With a `key` of the caller's choice the same upload each time, so that it need not be remembered.
+  std::string begin(const Where& where, const std::string& name, const sql::Act& act, const std::string& key = "");
   void put_part(const Where& where, const std::string& name, const std::string& upload, std::int64_t number,
                 const blob::Source& source, const sql::Act& act);
   std::vector<Part> parts(const Where& where, const std::string& name, const std::string& upload);

@@ -374,6 +374,7 @@ Version Datasets::write_batch(const Where& where, Batch& batch, const sql::Act& 
   version.created_us = clock_.wall().count();
   version.created_by = act.actor;
   version.inputs = batch.how.inputs;
+  version.answered_by = batch.how.answered_by;
   database_.write(act, [&](sql::Writer& w) {
     // Else rows that were erased while this was made of them would be back.
     for (const auto& input : version.inputs) need_whole(w, input);

@@ -55,6 +55,10 @@ constexpr sql::Migration kMigrations[] = {
      " subject BYTEA NOT NULL, sealed BYTEA, state TEXT NOT NULL, begun_us BIGINT NOT NULL, done_us BIGINT,"
      " begun_by TEXT NOT NULL, report TEXT NOT NULL);"
      "CREATE INDEX data_erasure_where ON data_erasure(tenant, project, begun_us)"},
+    {5, "data",
+     "ALTER TABLE data_version ADD COLUMN model TEXT;"
+     "ALTER TABLE data_version ADD COLUMN model_version BIGINT;"
+     "CREATE INDEX data_version_model ON data_version(model, model_version)"},
 };
 
 Version version_of(const sql::Row& row, std::int64_t dataset, const std::string& name) {
@@ -78,6 +82,7 @@ Version version_of(const sql::Row& row, std::int64_t dataset, const std::string&
     v.erased = Erased{row.integer(13), std::nullopt};
     if (!row.is_null(14)) v.erased->replaced_by = row.integer(14);
   }
+  if (!row.is_null(15)) v.answered_by = AnsweredBy{std::string(row.text(15)), row.integer(16)};
   return v;
 }
 
@@ -133,7 +138,7 @@ std::optional<Version> find_version(sql::Reader& r, std::int64_t dataset, const 
                                     std::int64_t number) {
   auto found = r.first(
       "SELECT number, id, major, mode, parent, schema, rows, bytes, stats, warnings, source, created_us, created_by,"
-      " erased_us, replaced_by FROM data_version WHERE dataset = ? AND number = ?",
+      " erased_us, replaced_by, model, model_version FROM data_version WHERE dataset = ? AND number = ?",
       {dataset, number}, [&](const sql::Row& row) { return version_of(row, dataset, name); });
   if (found) found->inputs = version_inputs(r, dataset, number);
   return found;
@@ -150,7 +155,8 @@ std::vector<Version> list_versions(sql::Reader& r, std::int64_t dataset, const s
                                    std::int64_t limit) {
   auto out = r.all(
       "SELECT number, id, major, mode, parent, schema, rows, bytes, stats, warnings, source, created_us, created_by,"
-      " erased_us, replaced_by FROM data_version WHERE dataset = ? AND number < ? ORDER BY number DESC LIMIT ?",
+      " erased_us, replaced_by, model, model_version FROM data_version WHERE dataset = ? AND number < ? ORDER BY "
+      "number DESC LIMIT ?",
       {dataset, below, limit}, [&](const sql::Row& row) { return version_of(row, dataset, name); });
   for (auto& version : out) version.inputs = version_inputs(r, dataset, version.number);
   return out;
@@ -205,9 +211,11 @@ void insert_version(sql::Writer& w, Version& v, std::vector<File>& files) {
   const auto optional = [](const auto& value) { return value ? sql::Param(*value) : sql::Param(sql::Null{}); };
   w.execute(
       "INSERT INTO data_version(dataset, number, id, major, mode, parent, schema, rows, bytes, stats, warnings, source,"
-      " created_us, created_by) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      " created_us, created_by, model, model_version) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
       {v.row, v.number, v.id.view(), v.major, name(v.mode), optional(v.parent), schema, v.rows, v.bytes, stats,
-       warnings, v.source, v.created_us, v.created_by});
+       warnings, v.source, v.created_us, v.created_by,
+       v.answered_by ? sql::Param(v.answered_by->model) : sql::Param(sql::Null{}),
+       v.answered_by ? sql::Param(v.answered_by->version) : sql::Param(sql::Null{})});
   for (std::size_t i = 0; i < v.inputs.size(); ++i)
     w.execute("INSERT INTO data_input(dataset, number, place, of_dataset, of_number, columns) VALUES(?, ?, ?, ?, ?, ?)",
               {v.row, v.number, static_cast<std::int64_t>(i), v.inputs[i].row, v.inputs[i].number,

@@ -81,6 +81,13 @@ struct Input {
   std::vector<std::string> columns{};
 };
 
+// A version of a model whose answers a version's rows hold.
+struct AnsweredBy {
+  std::string model;
+  std::int64_t version = 0;
+  friend bool operator==(const AnsweredBy&, const AnsweredBy&) = default;
+};
+
 // That a version is no more: somebody's rows had to go, and what is left of it is in a newer one.
 struct Erased {
   std::int64_t at_us = 0;
@@ -104,6 +111,7 @@ struct Version {
   std::int64_t created_us = 0;
   std::string created_by;
   std::vector<Input> inputs;  // versions it was made of; none for rows that came from outside
+  std::optional<AnsweredBy> answered_by;
   std::optional<Erased> erased;
 
   // By which runs name it as their input: MLflow's digests have at most 36 characters.

@@ -6,19 +6,29 @@
 
 #include "foundation/base/error.h"
 #include "foundation/base/text.h"
+#include "foundation/crypto/hash.h"
 #include "lifecycle/data/datasets.h"
 #include "lifecycle/data/tables.h"
 #include "lifecycle/data/vault_names.h"
 
 namespace falaj::data {
 
-std::string Datasets::begin(const Where& where, const std::string& name, const sql::Act& act) {
+std::string Datasets::begin(const Where& where, const std::string& name, const sql::Act& act, const std::string& key) {
   if (!is_name(name)) throw Error(Code::invalid, fmt::format("a dataset's name is {}", kNameRule));
   ByteWriter bits;
-  bits.u64(random_.next());
-  bits.u64(random_.next());
-  const auto id = to_hex(bits.bytes());
+  if (key.empty()) {
+    bits.u64(random_.next());
+    bits.u64(random_.next());
+  } else {
+    for (const auto& part : {where.tenant.str(), where.project.str(), name, key}) bits.text(part);
+  }
+  const auto id = key.empty() ? to_hex(bits.bytes()) : crypto::sha256(bits.bytes()).hex().substr(0, 32);
+  const auto is_begun = [&](sql::Reader& r) {
+    return r.first("SELECT 1 FROM data_ingest WHERE id = ?", {id}, [](const sql::Row&) { return true; }).has_value();
+  };
+  if (!key.empty() && database_.read(is_begun)) return id;
   database_.write(act, [&](sql::Writer& w) {
+    if (is_begun(w)) return;
     w.execute("INSERT INTO data_ingest(id, tenant, project, dataset, created_us, created_by) VALUES(?, ?, ?, ?, ?, ?)",
               {id, where.tenant.str(), where.project.str(), name, clock_.wall().count(), act.actor});
   });

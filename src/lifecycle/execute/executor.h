@@ -61,7 +61,8 @@ struct Launch {
   std::string checkpoint_directory;  // the same for every attempt of a job; writable
   std::vector<Mount> mounts;
   std::vector<Task> tasks;
-  Limits limits;  // of each task
+  int spares = 0;  // so many tasks may be killed by signals while the others go on: they know what to do then
+  Limits limits;   // of each task
   Isolation isolation_min = Isolation::none;
   Network network = Network::none;
   Micros time_limit{0};  // of the whole attempt; 0 = none

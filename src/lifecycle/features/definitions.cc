@@ -46,17 +46,9 @@ Digest meaning_of(const Where& where, const Definition& d) {
 }
 
 Place place_of(const Definition& definition, const std::string& name) {
-  const auto& view = *definition.view;
-  for (std::size_t i = 0; i < view.rows.size(); ++i)
-    if (view.rows[i].name == name) return {Place::In::row, i, view.rows[i].type};
-  for (std::size_t i = 0; i < view.window_names.size(); ++i)
-    if (view.window_names[i] == name)
-      return {Place::In::window, i,
-              lookup::is_whole(view.windows.features()[i].aggregate) ? online::Type::int64 : online::Type::float64};
-  for (std::size_t i = 0; i < definition.computed.size(); ++i)
-    if (definition.computed.name(i) == name) return {Place::In::computed, i, definition.computed.type(i)};
-  CHECK(false, "a selected feature is one of its view");
-  return {};
+  const auto place = lookup::find_place(*definition.view, definition.computed, name);
+  CHECK(place, "a selected feature is one of its view");
+  return *place;
 }
 
 }  // namespace

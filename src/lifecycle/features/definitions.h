@@ -14,6 +14,7 @@
 #include "lifecycle/data/datasets.h"
 #include "lifecycle/features/kinds.h"
 #include "lifecycle/lookup/computed.h"
+#include "lifecycle/lookup/feature.h"
 #include "lifecycle/lookup/view.h"
 
 namespace falaj::features {
@@ -40,12 +41,7 @@ struct Definition {
   bool personal() const { return dataset.personal.has_value(); }
 };
 
-// Where a feature is found in what a view says of an entity.
-struct Place {
-  enum class In { row, window, computed } in = In::row;
-  std::size_t index = 0;
-  online::Type type = online::Type::float64;
-};
+using lookup::Place;
 
 // Features of one view that were asked for, in order.
 struct Selected {

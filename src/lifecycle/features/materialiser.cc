@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::size_t kEntitiesPerWrite = 512;
 constexpr std::uint64_t kEventsPerSettle = 4096;
+constexpr sys::Micros kReadersMoveOn = std::chrono::seconds(10);
 
 std::int64_t count_beyond(table::Workspace& room, const Definition& definition, std::int64_t end_us) {
   std::int64_t rows = 0;
@@ -329,7 +330,9 @@ void Materialiser::sweep(const OnlineView& view, const sql::Act& act) {
   auto swept = view.swept;
   // Up to the first that is still needed: numbers only grow.
   for (auto g = view.swept + 1; g <= view.generations && !keep(g); ++g) {
-    views_.store().erase_before(*views_.space(view.meaning, g));
+    // Programs that read it by themselves first hear of the next one.
+    if (views_.is_shared(view.meaning, g) && clock_.wall() - sys::Micros(view.changed_us) < kReadersMoveOn) break;
+    views_.erase_generation(view.meaning, g);
     swept = g;
   }
   if (swept == view.swept) return;
@@ -345,8 +348,7 @@ std::size_t Materialiser::remove_unused(const Where& where, const std::function<
   std::size_t removed = 0;
   for (const auto& view : views_.list(where)) {
     if (is_used(view)) continue;
-    for (auto g = view.swept + 1; g <= view.generations; ++g)
-      views_.store().erase_before(*views_.space(view.meaning, g));
+    for (auto g = view.swept + 1; g <= view.generations; ++g) views_.erase_generation(view.meaning, g);
     views_.forget(act, view.meaning);
     ++removed;
   }

@@ -13,7 +13,7 @@ namespace falaj::features {
 namespace {
 
 constexpr int kReadTries = 10;
-constexpr std::string_view kMarks = "falaj online store", kMarkKey = "id";
+constexpr std::string_view kMarks = "falaj online store", kMarkKey = "id", kWhole = "whole";
 
 bool same(const Where& a, const Where& b) { return a.tenant == b.tenant && a.project == b.project; }
 
@@ -27,56 +27,6 @@ std::vector<const std::vector<lookup::Value>*> request_of(const Definition& defi
       throw Error(Code::invalid, fmt::format("entities: '{}' is missing, which expressions of feature view '{}' need",
                                              field.name, definition.name));
     out.push_back(&found->second);
-  }
-  return out;
-}
-
-FeatureCell window_cell(const lookup::Cell& cell, online::Type type) {
-  FeatureCell out;
-  out.status = cell ? online::Status::present : online::Status::null;
-  if (!cell) return out;
-  if (type == online::Type::int64)
-    out.whole = static_cast<std::int64_t>(*cell);
-  else
-    out.real = *cell;
-  return out;
-}
-
-// Points into `value`.
-FeatureCell computed_cell(const lookup::Value& value) {
-  FeatureCell out;
-  out.status = std::holds_alternative<std::monostate>(value) ? online::Status::null : online::Status::present;
-  if (const auto* flag = std::get_if<bool>(&value)) out.whole = *flag;
-  if (const auto* whole = std::get_if<std::int64_t>(&value)) out.whole = *whole;
-  if (const auto* real = std::get_if<double>(&value)) out.real = *real;
-  if (const auto* text = std::get_if<std::string>(&value)) out.text = *text;
-  return out;
-}
-
-FeatureCell row_cell(const lookup::Found& found, const Place& place) {
-  FeatureCell out;
-  out.status = found.row;
-  out.event_us = found.row == online::Status::missing ? 0 : found.event_us;
-  if (!found.columns) return out;
-  const auto& row = *found.columns;
-  if (row.is_null(place.index)) {
-    out.status = online::Status::null;
-    return out;
-  }
-  switch (place.type) {
-    case online::Type::boolean:
-      out.whole = row.boolean(place.index);
-      break;
-    case online::Type::float32:
-    case online::Type::float64:
-      out.real = row.real(place.index);
-      break;
-    case online::Type::text:
-    case online::Type::bytes:
-      out.text = row.text(place.index);
-      break;
-    default:
-      out.whole = row.integer(place.index);
   }
   return out;
 }
@@ -150,6 +100,39 @@ std::shared_ptr<const online::Space> OnlineViews::space(const Digest& meaning, s
     space = make_space(name.bytes());
   }
   return space;
+}
+
+online::Space::Secret OnlineViews::share(const Digest& meaning, std::int64_t generation) {
+  const auto rows = space(meaning, generation);
+  Lock marking(marking_);
+  {
+    Lock lock(mu_);
+    const auto online = views_.find(meaning);
+    if (online == views_.end() || !online->second.done || online->second.done->generation != generation)
+      throw Error(Code::conflict, "what is asked for is not, or no more, what is read online");
+    shared_.emplace(meaning, generation);
+  }
+  const auto now_us = clock_.wall().count();
+  const online::Write mark{lookup::kWholeMark, {now_us, now_us, as_bytes(kWhole)}, 0};
+  store_.put(*rows, std::span(&mark, 1));
+  return rows->secret();
+}
+
+bool OnlineViews::is_shared(const Digest& meaning, std::int64_t generation) const {
+  Lock lock(mu_);
+  return shared_.contains({meaning, generation});
+}
+
+void OnlineViews::erase_generation(const Digest& meaning, std::int64_t generation) {
+  const auto rows = space(meaning, generation);
+  {
+    Lock marking(marking_);
+    const BytesView mark[] = {lookup::kWholeMark};
+    store_.erase(*rows, mark);
+  }
+  store_.erase_before(*rows);
+  Lock lock(mu_);
+  shared_.erase({meaning, generation});
 }
 
 std::shared_ptr<const online::Space> OnlineViews::make_space(BytesView name) const {
@@ -251,18 +234,6 @@ std::int64_t OnlineViews::generation(const Definition& definition) const {
                           definition.name, definition.name));
 }
 
-void OnlineViews::read(online::Snapshot& snapshot, const Definition& definition, std::int64_t generation,
-                       const Entities& entities, std::int64_t now_us,
-                       const std::function<void(std::size_t, const lookup::Found&)>& each) {
-  if (!definition.has_entity()) {
-    for (std::size_t i = 0; i < entities.size(); ++i) each(i, {});
-    return;
-  }
-  const auto keys = keys_of(definition, entities);
-  const std::vector<BytesView> key_views(keys.begin(), keys.end());
-  lookup::read(snapshot, *space(definition.meaning, generation), *definition.view, key_views, now_us, each);
-}
-
 std::int64_t OnlineViews::get(const Selection& wanted, const Entities& entities, std::optional<std::int64_t> as_of_us,
                               FeatureSink& into) {
   const auto generations = [&] {
@@ -293,25 +264,19 @@ std::int64_t OnlineViews::tell(const Selection& wanted, const std::vector<std::i
   for (std::size_t v = 0; v < wanted.size(); ++v) {
     const auto& places = wanted[v].places;
     const auto& definition = *wanted[v].from;
-    const bool computes =
-        std::any_of(places.begin(), places.end(), [](const Place& place) { return place.in == Place::In::computed; });
-    const auto request = computes ? request_of(definition, entities) : std::vector<const std::vector<lookup::Value>*>();
-    std::vector<lookup::Value> fields(request.size());
-    lookup::Computed::Inputs inputs;
-    read(*snapshot, definition, generations[v], entities, now_us, [&](std::size_t i, const lookup::Found& found) {
-      for (std::size_t f = 0; f < fields.size(); ++f) fields[f] = (*request[f])[i];
-      if (computes) definition.computed.load(inputs, fields, found);
-      for (std::size_t f = 0; f < places.size(); ++f) {
-        const auto& place = places[f];
-        if (place.in == Place::In::row)
-          into.add(first + f, i, row_cell(found, place));
-        else if (place.in == Place::In::window)
-          into.add(first + f, i, window_cell(found.windows[place.index], place.type));
-        else
-          into.add(first + f, i, computed_cell(definition.computed.compute(place.index, inputs)));
-      }
-    });
-    snapshot->clear();
+    std::vector<const std::vector<lookup::Value>*> request;
+    if (lookup::computes(places)) request = request_of(definition, entities);
+    std::shared_ptr<const online::Space> rows;
+    std::vector<Bytes> keys;
+    if (definition.has_entity()) {
+      rows = space(definition.meaning, generations[v]);
+      keys = keys_of(definition, entities);
+    }
+    const std::vector<BytesView> key_views(keys.begin(), keys.end());
+    lookup::read_features(
+        snapshot.get(),
+        {*definition.view, definition.computed, places, rows.get(), key_views, entities.size(), request}, now_us, first,
+        into);
     first += places.size();
   }
   return now_us;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,21 +20,9 @@
 
 namespace falaj::features {
 
-// One feature of one entity. Text lies in the store's memory.
-struct FeatureCell {
-  online::Status status = online::Status::missing;  // the value is one only when present
-  std::int64_t event_us = 0;                        // of the newest row; 0 for windows, which have no such moment
-  std::int64_t whole = 0;                           // also of booleans, dates and timestamps
-  double real = 0;
-  std::string_view text;  // also of bytes
-};
-// Who is told what was found. Features are numbered through all views that were asked for.
-class FeatureSink {
- public:
-  virtual ~FeatureSink() = default;
-  virtual void begin() = 0;  // forget what was told: something came in between, and all is told anew
-  virtual void add(std::size_t feature, std::size_t entity, const FeatureCell& cell) = 0;  // valid during the call
-};
+using lookup::FeatureCell;
+using lookup::FeatureSink;
+
 // By the name of the key's column, or of a field of the request, one value for each entity.
 struct Entities {
   std::vector<std::pair<std::string, std::vector<lookup::Value>>> columns;
@@ -65,6 +54,11 @@ class OnlineViews {
                     const std::function<OnlineView(std::optional<OnlineView>)>& change);
   void forget(const sql::Act& act, const Digest& meaning);
   std::shared_ptr<const online::Space> space(const Digest& meaning, std::int64_t generation);
+  // What a program elsewhere needs to read the rows of a generation by itself, and of no other. Marks it as whole,
+  // which it is until it is erased. Throws conflict when it is not the one that is read.
+  online::Space::Secret share(const Digest& meaning, std::int64_t generation);
+  bool is_shared(const Digest& meaning, std::int64_t generation) const;
+  void erase_generation(const Digest& meaning, std::int64_t generation);
 
   // Meanings into which pushes to a dataset go, with the spaces of all generations that are, or are about to be, read.
   struct Live {
@@ -83,8 +77,6 @@ class OnlineViews {
   std::int64_t generation(const Definition& definition) const;  // that is read; throws conflict
   std::int64_t tell(const Selection& wanted, const std::vector<std::int64_t>& generations, const Entities& entities,
                     std::optional<std::int64_t> as_of_us, FeatureSink& into);
-  void read(online::Snapshot& snapshot, const Definition& definition, std::int64_t generation, const Entities& entities,
-            std::int64_t now_us, const std::function<void(std::size_t, const lookup::Found&)>& each);
   void mark_store(const sql::Act& act);
   std::shared_ptr<const online::Space> make_space(BytesView name) const;
   std::vector<Bytes> keys_of(const Definition& definition, const Entities& entities) const;
@@ -95,9 +87,12 @@ class OnlineViews {
   const crypto::Key address_key_, seal_key_;
   const sys::Clock& clock_;
 
+  Mutex marking_;  // a generation is marked, or its mark erased; before mu_
+
   mutable Mutex mu_;                                    // guards everything below
   std::map<Digest, OnlineView> views_ GUARDED_BY(mu_);  // as the database has them
   std::map<std::pair<Digest, std::int64_t>, std::shared_ptr<const online::Space>> spaces_ GUARDED_BY(mu_);
+  std::set<std::pair<Digest, std::int64_t>> shared_ GUARDED_BY(mu_);  // since this process started
 };
 
 }  // namespace falaj::features

@@ -125,6 +125,7 @@ Launches::Prepared Launches::prepare(const Record& record) {
     launch.image = spec.image;
   }
   launch.tasks = tasks_of(record);
+  launch.spares = static_cast<int>(std::min<std::int64_t>(spec.spares, std::ssize(launch.tasks) - 1));
   launch.limits = {std::llround(spec.cpus * 1000), spec.memory_bytes, spec.disk_bytes, spec.processes};
   const auto* other = elsewhere(record);
   launch.isolation_min =

@@ -63,6 +63,10 @@ void check_amounts(const JobSpec& spec, Faults& faults) {
   if (spec.gpus == 0 && !spec.gpu_type.empty()) faults.push_back({"spec.gpuType", "needs spec.gpus"});
   if (spec.tasks_min && *spec.tasks_min > spec.tasks)
     faults.push_back({"spec.tasksMin", fmt::format("must be at most spec.tasks, {}", spec.tasks)});
+  if (spec.spares >= spec.tasks)
+    faults.push_back({"spec.spares", fmt::format("must be below spec.tasks, {}", spec.tasks)});
+  if (spec.spares > 0 && spec.tasks_min && *spec.tasks_min < spec.tasks)
+    faults.push_back({"spec.spares", "does not go with tasksMin: an elastic job goes on with what is left"});
 }
 
 void check_times(const JobSpec& spec, Faults& faults) {

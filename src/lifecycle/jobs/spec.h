@@ -60,6 +60,7 @@ struct JobSpec {
   std::vector<std::string> command;
   std::int64_t tasks = 1;
   std::optional<std::int64_t> tasks_min;  // fewer are enough to begin with
+  std::int64_t spares = 0;                // so many of the tasks may be lost while the others go on
   std::optional<ArraySpec> array;
 
   // Of each task.
@@ -195,6 +196,9 @@ struct Shape<jobs::JobSpec> {
       field("tasks", &T::tasks, "Processes that start together, all or none.").range(1, jobs::kTasksMax),
       field("tasksMin", &T::tasks_min, "So many are enough to begin with: the job is elastic.")
           .range(1, jobs::kTasksMax),
+      field("spares", &T::spares,
+            "So many of its tasks may be killed while the others go on: they must be able to do without.")
+          .range(0, jobs::kTasksMax),
       field("array", &T::array, "The same job many times."),
       field("cpus", &T::cpus, "Processors of each task, such as 0.5 or 4.").range(0, 100'000),
       field("memory", &T::memory_bytes, "Memory of each task.").bytes().range(1 << 20, kBytesMax),

@@ -96,6 +96,21 @@ void append_time(std::string& out, std::int64_t us) {
   out += 'Z';
 }
 
+namespace {
+
+constexpr std::string_view kTypeNames[] = {"boolean", "int32", "int64", "float32",  "float64",
+                                           "text",    "bytes", "date",  "timestamp"};  // in the order of Type
+
+}  // namespace
+
+std::string_view name(Type type) { return kTypeNames[static_cast<std::size_t>(type)]; }
+
+std::optional<Type> parse_type(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kTypeNames); ++i)
+    if (kTypeNames[i] == name) return static_cast<Type>(i);
+  return std::nullopt;
+}
+
 std::string_view what_is_expected(Type type) {
   switch (type) {
     case Type::boolean:

@@ -22,6 +22,9 @@ void append_time(std::string& out, std::int64_t us);  // "2001-01-31T10:00:00.50
 void append_date(std::string& out, std::int64_t days);
 std::string_view what_is_expected(Type type);  // "a whole number", for errors
 
+std::string_view name(Type type);  // as datasets call it: "float64"
+std::optional<Type> parse_type(std::string_view name);
+
 Value value_of(const online::RowView& row, std::size_t column, Type type);
 
 }  // namespace falaj::lookup

@@ -21,7 +21,7 @@ namespace {
 
 using Kind = Thing::Kind;
 
-constexpr std::string_view kKindNames[] = {"dataset", "run", "logged_model", "version"};
+constexpr std::string_view kKindNames[] = {"dataset", "run", "logged_model", "version", "endpoint"};
 
 Thing run_thing(std::string_view id) { return {Kind::run, std::string(id)}; }
 Thing model_thing(std::string_view id) { return {Kind::logged_model, std::string(id)}; }
@@ -35,8 +35,8 @@ Thing version_thing(std::string_view name, std::int64_t number) {
 // The direct neighbours of things of one project, read from what tracking and the registry keep.
 class Neighbours {
  public:
-  Neighbours(sql::Reader& reader, const Where& where, const DatasetLinks& datasets)
-      : reader_(reader), where_(where), datasets_(datasets) {}
+  Neighbours(sql::Reader& reader, const Where& where, const Links& links)
+      : reader_(reader), where_(where), links_(links) {}
 
   void need(const Thing& thing) {
     if (!exists(thing))
@@ -46,7 +46,7 @@ class Neighbours {
 
   std::vector<Edge> above(const Thing& thing) {
     edges_.clear();
-    if (thing.kind == Kind::dataset) beside_dataset(thing, true);
+    if (thing.kind == Kind::dataset || thing.kind == Kind::endpoint) beside(thing, true);
     if (thing.kind == Kind::run) above_run(thing);
     if (thing.kind == Kind::logged_model) above_model(thing);
     if (thing.kind == Kind::version) above_version(thing);
@@ -69,7 +69,8 @@ class Neighbours {
     if (thing.kind == Kind::run) return track::find_run(reader_, where_, thing.id).has_value();
     if (thing.kind == Kind::logged_model) return track::find_logged_model(reader_, where_, thing.id).has_value();
     if (thing.kind == Kind::version) return version_of(thing).has_value();
-    if (datasets_ && datasets_(reader_, thing.id, true)) return true;
+    if (links_ && links_(reader_, thing, true)) return true;
+    if (thing.kind == Kind::endpoint) return false;
     const auto [name, digest] = dataset_of(thing);
     return reader_
         .first(
@@ -139,16 +140,17 @@ class Neighbours {
     return std::nullopt;
   }
 
-  void beside_dataset(const Thing& dataset, bool upward) {
-    if (!datasets_) return;
-    for (auto& id : datasets_(reader_, dataset.id, upward).value_or(std::vector<std::string>{})) {
-      Thing other{Kind::dataset, std::move(id)};
-      upward ? add(std::move(other), dataset, "rows") : add(dataset, std::move(other), "rows");
+  void beside(const Thing& thing, bool upward) {
+    if (!links_) return;
+    for (auto& other : links_(reader_, thing, upward).value_or(std::vector<Thing>{})) {
+      const bool served = thing.kind == Kind::endpoint || other.kind == Kind::endpoint;
+      const char* how = other.kind == thing.kind ? "rows" : served ? "served" : "answers";
+      upward ? add(std::move(other), thing, how) : add(thing, std::move(other), how);
     }
   }
 
   void below_dataset(const Thing& dataset) {
-    beside_dataset(dataset, false);
+    beside(dataset, false);
     const auto [name, digest] = dataset_of(dataset);
     reader_.query(
         "SELECT r.run_id FROM track_experiment e JOIN track_dataset d ON d.experiment = e.id"
@@ -192,6 +194,7 @@ class Neighbours {
   }
 
   void below_version(const Thing& version) {
+    beside(version, false);
     reader_.query(
         "SELECT m.name, v.version FROM models_model m JOIN models_version v ON v.model = m.id WHERE m.tenant = ?"
         " AND m.project = ? AND v.source = ? AND v.deleted_us IS NULL ORDER BY m.name, v.version",
@@ -216,12 +219,12 @@ class Neighbours {
 
   sql::Reader& reader_;
   const Where& where_;
-  const DatasetLinks& datasets_;
+  const Links& links_;
   std::vector<Edge> edges_;
 };
 
 Lineage walk(sql::Reader& reader, const Where& where, const Thing& start, std::size_t things_max, bool upward,
-             const DatasetLinks& datasets) {
+             const Links& datasets) {
   Neighbours neighbours(reader, where, datasets);
   neighbours.need(start);
   Lineage out;
@@ -266,12 +269,11 @@ Lineage up(sql::Reader& reader, const Where& where, const Thing& thing, std::siz
 Lineage down(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max) {
   return walk(reader, where, thing, things_max, false, {});
 }
-Lineage up(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max,
-           const DatasetLinks& datasets) {
+Lineage up(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max, const Links& datasets) {
   return walk(reader, where, thing, things_max, true, datasets);
 }
 Lineage down(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max,
-             const DatasetLinks& datasets) {
+             const Links& datasets) {
   return walk(reader, where, thing, things_max, false, datasets);
 }
 

@@ -15,17 +15,19 @@ namespace falaj::models {
 
 // Something that was made of others, or that others were made of.
 struct Thing {
-  enum class Kind { dataset, run, logged_model, version };
+  enum class Kind { dataset, run, logged_model, version, endpoint };
   Kind kind = Kind::run;
-  std::string id;  // a run's or logged model's id; a dataset's "name@digest"; a version's "name/number"
+  std::string
+      id;  // a run's or logged model's id; a dataset's "name@digest"; a version's "name/number"; an endpoint's name
   friend auto operator<=>(const Thing&, const Thing&) = default;
 };
-std::string_view name(Thing::Kind kind);  // "dataset", "run", "logged_model", "version"
+std::string_view name(Thing::Kind kind);  // "dataset", "run", "logged_model", "version", "endpoint"
 std::optional<Thing::Kind> parse_thing_kind(std::string_view name);
 
 struct Edge {
   Thing from, to;   // `to` was made with `from`
-  std::string how;  // "input", "output", "registered", "copied", "rows" (from dataset to dataset)
+  std::string how;  // "input", "output", "registered", "copied", "rows" (from dataset to dataset), "answers" (of a
+                    // version, in a dataset), "served" (a version, by an endpoint)
   friend auto operator<=>(const Edge&, const Edge&) = default;
 };
 struct Lineage {
@@ -41,14 +43,13 @@ inline constexpr std::size_t kLineageMax = 5'000;
 Lineage up(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max = kLineageMax);
 Lineage down(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max = kLineageMax);
 
-// What a dataset "NAME@DIGEST" was made of (`upward`), or what other datasets were made of it; nothing when there is
-// none of that name. With it lineage goes from dataset to dataset; without, only runs connect them.
-using DatasetLinks =
-    std::function<std::optional<std::vector<std::string>>(sql::Reader& reader, const std::string& id, bool upward)>;
-Lineage up(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max,
-           const DatasetLinks& datasets);
-Lineage down(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max,
-             const DatasetLinks& datasets);
+// What others know. `upward`: what a dataset was made of, other datasets and versions whose answers it holds, and which
+// versions an endpoint serves; else which datasets were made of a dataset, and which datasets and endpoints of a
+// version. Nothing when there is no such dataset or endpoint. Without it only runs connect datasets, and nothing
+// endpoints.
+using Links = std::function<std::optional<std::vector<Thing>>(sql::Reader& reader, const Thing& thing, bool upward)>;
+Lineage up(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max, const Links& links);
+Lineage down(sql::Reader& reader, const Where& where, const Thing& thing, std::size_t things_max, const Links& links);
 
 json::object to_json(const Lineage& lineage);
 // The run as OpenLineage 2-0-2 tells it: START, then how it ended, with its datasets and models as inputs and outputs.

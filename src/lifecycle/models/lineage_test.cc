@@ -58,10 +58,15 @@ TEST_P(LineageOf, AVersionLeadsUpToItsData) {
 
 TEST_P(LineageOf, GoesFromDatasetToDatasetWhereSomebodyKnowsThem) {
   // raw -> flights.csv, which the first run used
-  const DatasetLinks links = [](sql::Reader&, const std::string& id,
-                                bool upward) -> std::optional<std::vector<std::string>> {
-    if (id == "raw@r1") return upward ? std::vector<std::string>{} : std::vector<std::string>{"flights.csv@d1"};
-    if (id == "flights.csv@d1") return upward ? std::vector<std::string>{"raw@r1"} : std::vector<std::string>{};
+  // and delay/1 -> late, which holds its answers
+  const Thing raw{Kind::dataset, "raw@r1"}, flights{Kind::dataset, "flights.csv@d1"}, late{Kind::dataset, "late@l1"};
+  const Thing delay{Kind::version, "delay/1"};
+  using Things = std::vector<Thing>;
+  const Links links = [&](sql::Reader&, const Thing& of, bool upward) -> std::optional<Things> {
+    if (of == raw) return upward ? Things{} : Things{flights};
+    if (of == flights) return upward ? Things{raw} : Things{};
+    if (of == late) return upward ? Things{delay} : Things{};
+    if (of == delay && !upward) return Things{late};
     return std::nullopt;
   };
   base.database->read([&](sql::Reader& r) {
@@ -70,6 +75,11 @@ TEST_P(LineageOf, GoesFromDatasetToDatasetWhereSomebodyKnowsThem) {
     const auto below = down(r, kFlights, {Kind::dataset, "raw@r1"}, 100, links);
     EXPECT_THAT(below.edges, Contains(rows));
     EXPECT_THAT(below.things, Contains(Thing{Kind::version, "copy/1"}));
+    const Edge answers{delay, late, "answers"};
+    EXPECT_THAT(below.edges, Contains(answers));
+    const auto above = up(r, kFlights, late, 100, links);
+    EXPECT_THAT(above.edges, Contains(answers));
+    EXPECT_THAT(above.things, Contains(raw));
     EXPECT_ERROR(down(r, kFlights, {Kind::dataset, "none@x"}, 100, links), Code::not_found);
   });
 }

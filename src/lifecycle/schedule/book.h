@@ -126,6 +126,7 @@ struct Book {
   std::set<OrderKey> preempting;  // pending jobs that may displace others
   Amounts capacity;               // of nodes that are up
   JobId firm;                     // has a firm promise, which no other job may be given before it
+  bool certain = false;           // that promise rests on limits alone, and must go on doing so
   Micros longest_limit{0};
 
   const Demand& demand(int ask, int node) const { return ask_kinds[ask].matches[node_kind[node]].demand; }
@@ -141,6 +142,10 @@ double dominant_share(const Amounts& amounts, double tasks, const Amounts& capac
 Micros moment_after(Micros moment, Micros span);
 // How long a job holds its place at the longest; without a limit, how long it probably does.
 Micros lasts(const Job& job);
+// Whether `ends_by` is only when it probably ends.
+inline bool is_guess(const RunningEntry& entry) {
+  return entry.running.job.limit == kNever && !entry.running.stopping && entry.ends_by != kNever;
+}
 Amounts times(const Amounts& amounts, int tasks);
 Amounts plus(const Amounts& a, const Amounts& b, int sign = 1);
 bool within(const Amounts& a, const Amounts& limit);

@@ -166,6 +166,7 @@ struct Promised {
   JobId job;
   Micros start{0};
   bool firm = false;
+  bool guessed = false;  // of a firm one: it holds only if jobs without a limit end when they probably do
 };
 
 struct Plan {

@@ -51,6 +51,7 @@ class Pass {
 
   void promise_impatient();
   void promise_to(JobId id, Micros patient_until);
+  void make_firm(JobId id);
   void take_turns();
   bool consider(const Waiting& waiting);                 // false: look no further
   bool pass_over(const Waiting& waiting, bool bounded);  // if it certainly has no room
@@ -63,7 +64,12 @@ class Pass {
   void grow();
   void explain_rest();
 
-  Micros until(const Job& job) const { return moment_after(now_, lasts(job)); }
+  // How long a job must be given room for. One without a limit may not bet against a promise that rests on no bet.
+  Micros holds(const Job& job) const { return certain_ && job.limit == kNever ? kNever : lasts(job); }
+  Micros until(const Job& job) const { return moment_after(now_, holds(job)); }
+  Micros until(const RunningEntry& entry) const {
+    return certain_ && entry.running.job.limit == kNever ? kNever : entry.ends_by;
+  }
 
   const Book& book_;
   const Policy& policy_;
@@ -78,6 +84,7 @@ class Pass {
   std::unordered_set<JobId> kept_;                           // trials that stay
   std::vector<std::vector<std::pair<int, Micros>>> failed_;  // by ask: so many tasks for so long did not fit
   JobId firm_;                                               // whose promise only moves earlier
+  bool certain_ = false;                                     // it rests on limits alone
   std::size_t open_ask_ = 0;                                 // no kind of job before it can start any more
   bool promised_first_ = false;
   int looked_at_ = 0;

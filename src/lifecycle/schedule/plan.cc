@@ -44,7 +44,7 @@ Plan Pass::run() {
     if (promise.start > now_) plan_.look_again = std::min(plan_.look_again, promise.start);
     const auto pending = book_.pending.find(promise.job);
     if (pending == book_.pending.end() || !decided(pending->second))
-      plan_.promised.push_back({promise.job, promise.start, promise.job == firm_});
+      plan_.promised.push_back({promise.job, promise.start, promise.job == firm_, promise.job == firm_ && !certain_});
   }
   return std::move(plan_);
 }
@@ -104,18 +104,18 @@ void Pass::started(const Pending& pending, Placement placement, bool trial) {
     share_[at] += dominant_share(taken, 1, book_.capacity);
   }
   pending.decided_in = pass_;
-  room_.take(pending.ask, placement, trial ? kNever : until(pending.job));
+  room_.take(pending.ask, placement, trial ? kNever : until(pending.job), pending.job.limit == kNever);
   plan_.starts.push_back({pending.job.id, std::move(placement), trial});
 }
 
 bool Pass::start(const Pending& pending) {
   const Job& job = pending.job;
-  if (room_.full(pending.ask) || known_not_to_fit(pending.ask, job.tasks_min, lasts(job))) return false;
+  if (room_.full(pending.ask) || known_not_to_fit(pending.ask, job.tasks_min, holds(job))) return false;
   int most = job.tasks_max;
   while (most > job.tasks_min && bound_reached(pending, most)) --most;
   auto placement = room_.place(pending.ask, job.tasks_min, most, job.layout, until(job));
   if (!placement) {
-    failed(pending, room_.promises().empty() ? Micros{0} : lasts(job));
+    failed(pending, room_.promises().empty() ? Micros{0} : holds(job));
     return false;
   }
   started(pending, std::move(*placement), false);
@@ -183,7 +183,25 @@ void Pass::promise_to(JobId id, Micros patient_until) {
     if (barred(pending) || (over && start(pending))) return;
     promise_earliest(pending.job, pending.ask, from);
   }
-  if (over && firm_.empty() && room_.promise_of(id) != nullptr) firm_ = id;
+  if (over && firm_.empty() && room_.promise_of(id) != nullptr) make_firm(id);
+}
+
+// Whose promise is firm is promised what limits alone allow, where that is no later than what jobs without a limit
+// probably allow, or was promised before; then nothing that this plan does may count on such jobs either.
+void Pass::make_firm(JobId id) {
+  firm_ = id;
+  const Promise guessed = *room_.promise_of(id);
+  const auto running = book_.running.find(id);
+  const Job& job = running != book_.running.end() ? running->second.running.job : book_.pending.at(id).job;
+  room_.withdraw(id);
+  room_.guess(false);
+  promise_earliest(job, guessed.ask, now_);
+  const Promise* sure = room_.promise_of(id);
+  certain_ = sure != nullptr && (sure->start <= guessed.start || (book_.certain && book_.firm == id));
+  if (certain_) return;
+  room_.withdraw(id);
+  room_.guess(true);
+  room_.promise(guessed);
 }
 
 // The queue to serve next: from the root down, always the one with the least share for its weight that has jobs left.
@@ -286,8 +304,8 @@ bool Pass::consider(const Waiting& waiting) {
 
 bool Pass::keep(const RunningEntry& trial) {
   const JobId id = trial.running.job.id;
-  if (!room_.fits_exactly(trial.ask, trial.running.placement, trial.ends_by)) return false;
-  room_.take(trial.ask, trial.running.placement, trial.ends_by);
+  if (!room_.fits_exactly(trial.ask, trial.running.placement, until(trial))) return false;
+  room_.take(trial.ask, trial.running.placement, until(trial), is_guess(trial));
   plan_.keeps.push_back(id);
   kept_.insert(id);
   return true;
@@ -345,7 +363,7 @@ void Pass::grow() {
     const Running& running = entry.running;
     if (running.stopping || running.trial) continue;
     const int missing = running.job.tasks_max - tasks_of(running.placement);
-    auto more = room_.place(entry.ask, 1, missing, running.job.layout, entry.ends_by);
+    auto more = room_.place(entry.ask, 1, missing, running.job.layout, until(entry));
     if (!more) continue;
     Placement placement = running.placement;
     for (Part& part : *more) {
@@ -359,7 +377,7 @@ void Pass::grow() {
     }
     const Amounts added = times(running.job.task, tasks_of(*more));
     if (bound_reached(entry.queue, added)) continue;
-    room_.take(entry.ask, *more, entry.ends_by);
+    room_.take(entry.ask, *more, until(entry), is_guess(entry));
     for (int at = entry.queue; at >= 0; at = book_.queues[at].parent) held_[at] = plus(held_[at], added);
     plan_.resizes.push_back({id, std::move(placement)});
   }

@@ -63,7 +63,7 @@ Free Room::free_at(int node, Micros moment) const {
   for (const Occupant& occupant : book_.on_node[node]) {
     const Running& running = occupant.entry->running;
     if (running.trial) continue;
-    Micros ends = occupant.entry->ends_by;
+    Micros ends = ends_by(*occupant.entry);
     if (!leaves_.empty()) {
       if (const auto leaves = leaves_.find(running.job.id); leaves != leaves_.end())
         ends = std::min(ends, leaves->second);
@@ -73,7 +73,7 @@ Free Room::free_at(int node, Micros moment) const {
   if (const auto given = given_on_.find(node); given != given_on_.end()) {
     for (const On& on : given->second) {
       const Given& one = given_[on.index];
-      if (one.end <= moment) back(one.ask, one.placement[on.part]);
+      if (ends_by(one) <= moment) back(one.ask, one.placement[on.part]);
     }
   }
   if (const auto promised = promised_on_.find(node); promised != promised_on_.end()) {
@@ -227,7 +227,7 @@ std::optional<Found> Room::earliest(int ask, int tasks, Micros from, Micros dura
   };
 
   std::vector<std::pair<Micros, int>> given;  // in order of end
-  for (std::size_t i = 0; i < given_.size(); ++i) given.emplace_back(given_[i].end, static_cast<int>(i));
+  for (std::size_t i = 0; i < given_.size(); ++i) given.emplace_back(ends_by(given_[i]), static_cast<int>(i));
   std::ranges::sort(given);
   std::set<Micros> promised;  // a promise that ends frees what it held
   for (const Promise& promise : promises_) {
@@ -239,7 +239,7 @@ std::optional<Found> Room::earliest(int ask, int tasks, Micros from, Micros dura
   Micros moment = from;
   for (int tried = 0; tried < kMomentsMax;) {
     for (; ends != book_.ends.end() && ends->first.first <= moment; ++ends) {
-      release(ends->second->ask, ends->second->running.placement);
+      if (ends_by(*ends->second) != kNever) release(ends->second->ask, ends->second->running.placement);
     }
     for (; next_given != given.end() && next_given->first <= moment; ++next_given) {
       release(given_[next_given->second].ask, given_[next_given->second].placement);
@@ -266,7 +266,7 @@ bool Room::fits_exactly(int ask, const Placement& placement, Micros until) const
   });
 }
 
-void Room::take(int ask, const Placement& placement, Micros until) {
+void Room::take(int ask, const Placement& placement, Micros until, bool guess) {
   for (std::size_t i = 0; i < placement.size(); ++i) {
     const Part& part = placement[i];
     Free free = free_[static_cast<std::size_t>(part.node)];
@@ -274,7 +274,7 @@ void Room::take(int ask, const Placement& placement, Micros until) {
     set(part.node, free);
     given_on_[part.node].push_back({given_.size(), i});
   }
-  given_.push_back({until, ask, placement});
+  given_.push_back({until, guess, ask, placement});
 }
 
 void Room::note_promise(std::size_t index) {

@@ -47,7 +47,8 @@ class Room {
   // No node has room for one task: known once a place was looked for in vain.
   bool full(int ask) const { return first_with_room_[static_cast<std::size_t>(ask)] >= free_.size(); }
 
-  void take(int ask, const Placement& placement, Micros until);  // Requires: it was placed, and nothing taken since
+  // Requires: it was placed, and nothing taken since. `guess`: `until` is only when it probably ends.
+  void take(int ask, const Placement& placement, Micros until, bool guess = false);
   void give_back(int ask, const Placement& placement);
   // To try something and go back to how it was.
   struct Mark {
@@ -55,6 +56,8 @@ class Room {
   };
   Mark mark() const { return {changes_.size(), given_.size()}; }
   void go_back(Mark mark);
+  // Whether running jobs without a limit are taken to end when they probably do, as at first, or never.
+  void guess(bool guesses) { guesses_ = guesses; }
   void leaves(JobId job, Micros by) { leaves_[job] = by; }  // it was told to stop in this plan
   void promise(Promise promise);
   void withdraw(JobId job);  // its promise, if it has one
@@ -66,9 +69,12 @@ class Room {
  private:
   struct Given {
     Micros end;
+    bool guess;
     int ask;
     Placement placement;
   };
+  Micros ends_by(const RunningEntry& entry) const { return guesses_ || !is_guess(entry) ? entry.ends_by : kNever; }
+  Micros ends_by(const Given& given) const { return guesses_ || !given.guess ? given.end : kNever; }
   Free lasting(int node, Micros start, Micros end) const;
   void set(int node, const Free& free);
   void restore(std::size_t changes);     // what was free when there were so many
@@ -81,6 +87,7 @@ class Room {
 
   const Book& book_;
   const Micros now_;
+  bool guesses_ = true;
   FreeTree& free_;
   std::vector<std::pair<int, Free>> changes_;  // what was free before each
   std::vector<Given> given_;                   // in this plan

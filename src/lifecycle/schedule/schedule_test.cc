@@ -438,6 +438,22 @@ TEST(Simulation, FinishesEverythingAndKeepsItsPromisesThoughNodesAreLost) {
   EXPECT_GT(trials, 0u);
 }
 
+// A job without a limit may run for longer than it probably does. Promises that count on it are guesses; the others it
+// must not delay.
+TEST(Simulation, PromisesThatRestOnLimitsAreKeptBesideJobsWithoutOne) {
+  double guesses_late = 0;
+  for (std::uint64_t seed = 1; seed <= static_cast<std::uint64_t>(repeats(24)); ++seed) {
+    SCOPED_TRACE(seed);
+    Trace trace = make_trace(seed, 400, 4 + static_cast<int>(seed % 16), 8);
+    for (std::size_t i = 0; i < trace.jobs.size(); i += 1 + seed % 4) trace.jobs[i].limit = kNever;
+    const Outcome outcome = simulate(trace, ours());
+    EXPECT_EQ(outcome.unfinished, 0u);
+    EXPECT_EQ(outcome.promise_late_max, 0);
+    guesses_late = std::max(guesses_late, outcome.guess_late_max);
+  }
+  EXPECT_GT(guesses_late, 0);
+}
+
 TEST(Simulation, LeastAttainedServiceFinishesEverything) {
   const Trace trace = make_trace(3, 500, 8, 8);
   const Outcome outcome = simulate_least_attained(trace, hours(1));

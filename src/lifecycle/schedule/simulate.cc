@@ -201,18 +201,23 @@ class Simulation {
   void note_promises(const Plan& made) {
     for (const Promised& promised : made.promised) {
       if (!promised.firm) continue;
-      const auto [known, first] = firm_.try_emplace(promised.job, promised.start);
-      if (!first) {
-        outcome_.promise_late_max = std::max(outcome_.promise_late_max, in_seconds(promised.start - known->second));
-        known->second = std::min(known->second, promised.start);
-      }
+      const auto at = firm_.try_emplace(promised.job, promised).first;
+      Promised& known = at->second;
+      if (known.guessed && !promised.guessed) known = promised;  // from now on nothing excuses it
+      note_late(known, promised.start);
+      known.start = std::min(known.start, promised.start);
     }
+  }
+
+  void note_late(const Promised& promised, Micros starts) {
+    double& most = promised.guessed ? outcome_.guess_late_max : outcome_.promise_late_max;
+    most = std::max(most, in_seconds(starts - promised.start));
   }
 
   void note_start(JobId id) {
     if (firm_.empty() && !how_.forecasts) return;
     if (const auto firm = firm_.find(id); firm != firm_.end()) {
-      outcome_.promise_late_max = std::max(outcome_.promise_late_max, in_seconds(now_ - firm->second));
+      note_late(firm->second, now_);
       firm_.erase(firm);
     }
     forecast_.started(id, now_);
@@ -312,7 +317,7 @@ class Simulation {
   std::vector<Fate> jobs_;
   std::vector<std::size_t> arrived_;
   std::unordered_map<JobId, Told> told_;  // those shown when they will start
-  std::unordered_map<JobId, Micros> firm_;
+  std::unordered_map<JobId, Promised> firm_;
   Outcome outcome_;
 };
 

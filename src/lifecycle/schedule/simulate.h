@@ -47,6 +47,7 @@ struct Outcome {
   std::size_t preemptions = 0, trials = 0, node_losses = 0;
   double lost_share = 0;        // work done in vain, of the work asked for
   double promise_late_max = 0;  // of firm promises made since the last loss of a node
+  double guess_late_max = 0;    // of those that rested on jobs without a limit
   std::size_t forecasts = 0;
   double by_p50 = 0, by_p90 = 0;  // parts of them that started by then
   std::size_t plans = 0, decisions = 0;

@@ -511,6 +511,7 @@ void State::checkpointed(JobId job, Micros at) { find_running(*book_, job)->seco
 void State::note_promises(const Plan& plan) {
   const auto firm = std::ranges::find(plan.promised, true, &Promised::firm);
   book_->firm = firm == plan.promised.end() ? JobId{} : firm->job;
+  book_->certain = firm != plan.promised.end() && !firm->guessed;
 }
 
 void State::requeue(Job job, Micros now) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage/online/redis_connection.h"
 
+#include <fcntl.h>
+
 namespace falaj::online {
 
 namespace {
@@ -54,16 +56,20 @@ return 0)lua",
 
 }  // namespace
 
-RedisConnection::RedisConnection(const RedisOptions& options) {
+RedisConnection::RedisConnection(const RedisOptions& options, For purpose) {
   const timeval timeout{options.timeout_ms / 1000, options.timeout_ms % 1000 * 1000};
-  context_.reset(options.unix_socket.empty() ? redisConnectWithTimeout(options.host.c_str(), options.port, timeout)
-                                             : redisConnectUnixWithTimeout(options.unix_socket.c_str(), timeout));
+  if (options.dial)
+    context_.reset(redisConnectFd(options.dial().release()));
+  else
+    context_.reset(options.unix_socket.empty() ? redisConnectWithTimeout(options.host.c_str(), options.port, timeout)
+                                               : redisConnectUnixWithTimeout(options.unix_socket.c_str(), timeout));
   if (!context_ || context_->err) throw_broken(context_.get());
   if (redisSetTimeout(context_.get(), timeout) != REDIS_OK) throw_broken(context_.get());
   if (!options.password.empty()) {
     append({"AUTH", options.password});
     take();
   }
+  if (purpose == For::reading) return;
   for (const auto script : kScripts) append({"SCRIPT", "LOAD", script});
   for (std::size_t i = 0; i < std::size(kScripts); ++i) digests_.emplace_back(as_text(bytes_of(*take())));
 }
@@ -88,6 +94,8 @@ void RedisConnection::append(Script script, std::string_view key, std::initializ
   append(words);
 }
 
+sys::Descriptor RedisConnection::twin() const { return sys::Descriptor(::fcntl(context_->fd, F_DUPFD_CLOEXEC, 0)); }
+
 Reply RedisConnection::take() {
   void* got = nullptr;
   if (redisGetReply(context_.get(), &got) != REDIS_OK || !got) throw_broken(context_.get());
@@ -111,7 +119,7 @@ RedisPool::Turn::Turn(RedisPool& p) : pool(p) {
   if (connection) return;
   fresh = true;
   try {
-    connection = std::make_unique<RedisConnection>(pool.options_);
+    connection = std::make_unique<RedisConnection>(pool.options_, pool.purpose_);
   } catch (...) {
     Lock lock(pool.mu_);
     --pool.in_use_;
@@ -131,7 +139,7 @@ void RedisPool::Turn::renew() {
     pool.idle_.clear();
   }
   connection.reset();
-  connection = std::make_unique<RedisConnection>(pool.options_);
+  connection = std::make_unique<RedisConnection>(pool.options_, pool.purpose_);
   pool.probe_.reconnects.Increment();
 }
 

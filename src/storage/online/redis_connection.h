@@ -33,11 +33,13 @@ enum class Script { put, swap, erase_before };
 // unavailable (loading, read-only, a script it forgot).
 class RedisConnection {
  public:
-  explicit RedisConnection(const RedisOptions& options);
+  enum class For { reading, writing };  // who only reads needs none of the functions in the server
+  RedisConnection(const RedisOptions& options, For purpose);
   void append(std::span<const std::string_view> words);
   void append(std::initializer_list<std::string_view> words) { append({words.begin(), words.size()}); }
   void append(Script script, std::string_view key, std::initializer_list<std::string_view> arguments);
   Reply take();
+  sys::Descriptor twin() const;  // of its socket
   bool reusable() const { return pending_ == 0 && context_->err == 0; }
 
  private:
@@ -52,7 +54,8 @@ class RedisConnection {
 // Connections that are made when needed and used again. Thread-safe.
 class RedisPool {
  public:
-  RedisPool(const RedisOptions& options, Probe& probe) : options_(options), probe_(probe) {}
+  RedisPool(const RedisOptions& options, RedisConnection::For purpose, Probe& probe)
+      : options_(options), purpose_(purpose), probe_(probe) {}
 
   // Runs `work` on a connection. When one that lay idle turns out to be broken (the server was started anew), tries
   // once more on a fresh one, unless `once`.
@@ -81,6 +84,7 @@ class RedisPool {
   };
 
   const RedisOptions options_;
+  const RedisConnection::For purpose_;
   Probe& probe_;
   Mutex mu_;
   std::vector<std::unique_ptr<RedisConnection>> idle_ GUARDED_BY(mu_);

@@ -29,6 +29,7 @@ std::string_view text_of(const Bytes& bytes) { return as_text(bytes); }
 class Keys {
  public:
   explicit Keys(std::string prefix) : prefix_(std::move(prefix)) {}
+  const std::string& prefix() const { return prefix_; }
   std::string of(const Address& address) const { return prefix_ + std::string(as_text(address)); }
   // The address of a key, unless it is not one of ours.
   std::optional<Address> address(std::string_view key) const {
@@ -148,10 +149,24 @@ class RedisSnapshot final : public Snapshot {
   std::vector<std::unique_ptr<std::byte[]>> opened_;
 };
 
+class RedisReader final : public Reader {
+ public:
+  RedisReader(const RedisOptions& options, Metrics& metrics)
+      : probe_(metrics), pool_(options, RedisConnection::For::reading, probe_), keys_(options.key_prefix) {}
+  std::unique_ptr<Snapshot> snapshot() override { return std::make_unique<RedisSnapshot>(pool_, keys_); }
+
+ private:
+  Probe probe_;
+  RedisPool pool_;
+  const Keys keys_;
+};
+
 class RedisStore final : public Store {
  public:
   RedisStore(const RedisOptions& options, Metrics& metrics)
-      : probe_(metrics), pool_(options, probe_), keys_(options.key_prefix) {}
+      : probe_(metrics), pool_(options, RedisConnection::For::writing, probe_), keys_(options.key_prefix) {}
+
+  std::string key_prefix() const override { return keys_.prefix(); }
 
   std::unique_ptr<Snapshot> snapshot() override { return std::make_unique<RedisSnapshot>(pool_, keys_); }
 
@@ -283,13 +298,32 @@ class RedisStore final : public Store {
   const Keys keys_;
 };
 
+// hiredis writes to sockets without MSG_NOSIGNAL: a server that went away would end the process.
+void bear_broken_pipes() {
+  struct sigaction now {};
+  if (::sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) ::signal(SIGPIPE, SIG_IGN);
+}
+
 }  // namespace
 
 std::unique_ptr<Store> open_redis(const RedisOptions& options, Metrics& metrics) {
-  // hiredis writes to sockets without MSG_NOSIGNAL: a server that went away would end the process.
-  struct sigaction now {};
-  if (::sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) ::signal(SIGPIPE, SIG_IGN);
+  bear_broken_pipes();
   return std::make_unique<RedisStore>(options, metrics);
+}
+
+std::unique_ptr<Reader> read_redis(const RedisOptions& options, Metrics& metrics) {
+  bear_broken_pipes();
+  return std::make_unique<RedisReader>(options, metrics);
+}
+
+sys::Descriptor dial_redis(const RedisOptions& options) {
+  bear_broken_pipes();
+  RedisConnection connection(options, RedisConnection::For::reading);
+  connection.append({"PING"});
+  connection.take();  // it answers, and to us
+  auto twin = connection.twin();
+  if (!twin) throw Error(Code::exhausted, "redis: no descriptor is left for a connection");
+  return twin;
 }
 
 }  // namespace falaj::online

@@ -84,6 +84,18 @@ Space::Space(BytesView name, const crypto::Key& address_key, std::vector<Numbere
   }
 }
 
+Space::Space(Secret secret)
+    : prefix_(secret.prefix),
+      address_key_(std::move(secret.address_key)),
+      keys_(std::move(secret.keys)),
+      idle_(std::make_unique<Idle>()) {}
+
+Space::Secret Space::secret() const {
+  Secret out{prefix_, address_key_.copy(), {}};
+  for (const auto& numbered : keys_) out.keys.push_back({numbered.number, numbered.key.copy()});
+  return out;
+}
+
 Space Space::in_the_clear(BytesView name) { return Space(name, crypto::Key::from(crypto::sha256(name).view())); }
 Space::~Space() = default;
 Space::Space(Space&&) noexcept = default;

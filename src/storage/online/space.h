@@ -53,6 +53,14 @@ class Space {
   Space(BytesView name, const crypto::Key& address_key, std::vector<NumberedKey> keys);
   // In the clear: for values that are nobody's secret, and to measure what sealing costs.
   static Space in_the_clear(BytesView name);
+  // What finds and opens the rows of one space and of no other: for programs that are told nothing else.
+  struct Secret {
+    std::array<std::byte, 16> prefix;
+    crypto::Key address_key;
+    std::vector<NumberedKey> keys;
+  };
+  explicit Space(Secret secret);
+  Secret secret() const;
   ~Space();
   Space(Space&&) noexcept;
 

@@ -12,6 +12,7 @@
 
 #include "foundation/base/bytes.h"
 #include "foundation/sys/clock.h"
+#include "foundation/sys/descriptor.h"
 #include "storage/online/space.h"
 
 namespace falaj {
@@ -68,6 +69,8 @@ struct Update {
 // writes waiting), cancelled (stopping), conflict (an update lost too many races).
 class Store : public Reader {
  public:
+  // What all its keys begin with, where others keep theirs beside them; "": it has files of its own.
+  virtual std::string key_prefix() const { return ""; }
   // Keeps of every entity the row of the latest event; of the same event the one created last; of the same creation the
   // one written last. Late and repeated events therefore may come in any order. Returns how many rows were stored.
   // All or nothing in LMDB; in Redis each row for itself: after an error, put the same again.
@@ -110,7 +113,11 @@ struct RedisOptions {
   std::string key_prefix = "falaj:";
   int timeout_ms = 1000;
   std::size_t connections_max = 64;
+  // Connections that somebody else makes and authenticates, instead of where and by what.
+  std::function<sys::Descriptor()> dial;
 };
 std::unique_ptr<Store> open_redis(const RedisOptions& options, Metrics& metrics);  // connects when first used
+std::unique_ptr<Reader> read_redis(const RedisOptions& options, Metrics& metrics);
+sys::Descriptor dial_redis(const RedisOptions& options);  // a connection for those who cannot make one
 
 }  // namespace falaj::online

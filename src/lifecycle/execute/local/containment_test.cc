@@ -255,6 +255,39 @@ TEST_F(Containment, HasNoNetworkUnlessAskedFor) {
   EXPECT_TRUE(log("host.2").starts_with("reached\n")) << log("host.2");
 }
 
+// A program that is stopped hears of nothing; told to end, it is woken to save its work.
+TEST_F(Containment, OneThatIsStoppedIsWokenToEnd) {
+  executor().start(launch("asleep.1",
+                          "trap 'exit 75' TERM\n"
+                          "(until grep -q '^State:.T' /proc/$$/status; do :; done; echo asleep) & kill -STOP $$\n"
+                          "while :; do sleep 0.02; done"));
+  await_log("asleep.1", "asleep");
+  executor().stop("asleep.1", std::chrono::seconds(40));
+  EXPECT_EQ(name_of(await_end("asleep.1").reason), "checkpointed");
+}
+
+TEST_F(Containment, SpareTasksStandInForOneThatIsKilled) {
+  const auto gang_of = [&](const std::string& attempt, int spares) {
+    auto gang = launch(attempt,
+                       "trap 'exit 3' TERM\n"
+                       "if [ $RANK = 1 ]; then echo $$ >1.new; mv 1.new 1; kill -KILL $$; fi\n"
+                       "until [ -e 1 ]; do sleep 0.01; done; while [ -e /proc/$(<1) ]; do sleep 0.01; done\n"
+                       "[ $RANK = 0 ] || exit 0\n"
+                       "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.02; done");
+    gang.tasks = {Task{}, Task{}, Task{}};
+    for (int rank = 0; rank < 3; ++rank) gang.tasks[static_cast<std::size_t>(rank)].rank = rank;
+    gang.grace = std::chrono::seconds(20);
+    gang.spares = spares;
+    return run(gang);
+  };
+  const auto with = gang_of("spare.1", 1);
+  EXPECT_EQ(name_of(with.reason), "finished") << with.message;
+  EXPECT_EQ(with.exit_code, 0);
+  const auto without = gang_of("spare.2", 0);
+  EXPECT_EQ(name_of(without.reason), "signalled") << without.message;
+  EXPECT_EQ(without.rank, 1);
+}
+
 TEST_F(Containment, TheTasksOfAGangReachEachOther) {
   const char* script = R"(
 import os, socket

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -42,7 +43,11 @@ Ending because(Reason reason, const TaskEnd* last, std::string message) {
 
 }  // namespace
 
-Ending ending_of(std::span<const TaskEnd> ends, Cause cause) {
+Ending ending_of(std::span<const TaskEnd> all, Cause cause, int spares) {
+  std::vector<TaskEnd> missed;
+  for (const auto& end : all)
+    if (!was_lost(end) || spares-- <= 0) missed.push_back(end);
+  const std::span<const TaskEnd> ends = missed.empty() ? all : missed;  // nobody is left to go on
   const auto failed =
       std::find_if(ends.begin(), ends.end(), [](const TaskEnd& end) { return !well(end) && !saved(end) && !end.told; });
   const auto checkpoint = std::find_if(ends.begin(), ends.end(), saved);

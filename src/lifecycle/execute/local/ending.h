@@ -27,7 +27,11 @@ enum class Cause { none, a_task_failed, stop, time_limit, disk, keeper_ends };
 //  - The first task that failed by itself decides; what others did after we told them to stop does not count against
 //    them: they may end as they like.
 //  - 75 says that the state was saved: it holds for the attempt when no task failed otherwise by itself.
-Ending ending_of(std::span<const TaskEnd> ends, Cause cause);
+//  - The first `spares` that were killed by a signal are not missed.
+Ending ending_of(std::span<const TaskEnd> ends, Cause cause, int spares = 0);
+
+// Whether a task that ended so was killed, and not by us: of a gang with spares, another takes its place.
+inline bool was_lost(const TaskEnd& end) { return end.signal != 0 && !end.told; }
 
 Ending not_started(std::string message, int rank = 0);
 

@@ -185,7 +185,10 @@ class Init {
     // A task may signal its init; only the keeper's count. From outside of the namespace a sender has no number.
     if (attempt_.view && info.si_pid != 0) return;
     if (number == SIGTERM)
-      for (const Running& task : running_) ::kill(-task.pid, SIGTERM);
+      for (const Running& task : running_) {
+        ::kill(-task.pid, SIGTERM);
+        ::kill(-task.pid, SIGCONT);  // or one that is stopped never hears of it
+      }
     if (number == SIGUSR1) kill_tasks();
   }
 

@@ -43,6 +43,7 @@ Order some_order() {
   launch.network = Network::host;
   launch.time_limit = Micros(7);
   launch.grace = Micros(8);
+  launch.spares = 1;
   order.rules = {"n", Isolation::restricted, 99, {"/dev/x"}, {"/data/secret"}};
   return order;
 }
@@ -99,7 +100,9 @@ TEST(Wire, WhatWasUsedComesBack) {
 }
 
 TEST(Wire, EveryTruncationIsCorrupt) {
-  const Bytes bytes = encode(Question{.ask = Ask::start, .id = 7, .order = some_order()});
+  auto order = some_order();
+  order.launch.spares = 0;  // what only younger ones say comes last, and may be missing
+  const Bytes bytes = encode(Question{.ask = Ask::start, .id = 7, .order = order});
   for (std::size_t size = 4; size < bytes.size(); ++size)
     EXPECT_ERROR(decode_question(BytesView(bytes).subspan(4, size - 4)), Code::corrupt);
   Bytes longer = bytes;
@@ -154,6 +157,19 @@ TEST(Ending, SavedHoldsForAllUnlessOneFailed) {
   EXPECT_EQ(name_of(ending_of(std::vector{told}, Cause::disk).reason), "out_of_disk");
   EXPECT_EQ(name_of(ending_of(std::vector{told}, Cause::keeper_ends).reason), "node_lost");
   EXPECT_EQ(name_of(ending_of({}, Cause::stop).reason), "stopped");
+}
+
+TEST(Ending, SparesStandInForWhatWasKilled) {
+  const TaskEnd well{.rank = 0}, killed{.rank = 1, .signal = SIGKILL}, again{.rank = 2, .signal = SIGKILL},
+      saved{.rank = 3, .exit_code = 75}, failed{.rank = 3, .exit_code = 2}, told{.rank = 3, .signal = 9, .told = true};
+  EXPECT_EQ(name_of(ending_of(std::vector{killed, well}, Cause::none, 1).reason), "finished");
+  EXPECT_EQ(ending_of(std::vector{killed, well}, Cause::none, 1).signal, 0);
+  EXPECT_EQ(name_of(ending_of(std::vector{killed, well}, Cause::none).reason), "signalled");
+  EXPECT_EQ(ending_of(std::vector{killed, again, well}, Cause::a_task_failed, 1).rank, 2);
+  EXPECT_EQ(name_of(ending_of(std::vector{killed, saved}, Cause::stop, 1).reason), "checkpointed");
+  EXPECT_EQ(ending_of(std::vector{killed, failed}, Cause::a_task_failed, 1).exit_code, 2);
+  EXPECT_EQ(name_of(ending_of(std::vector{killed, told}, Cause::stop, 1).reason), "stopped");
+  EXPECT_EQ(name_of(ending_of(std::vector{killed, again}, Cause::none, 2).reason), "signalled");  // nobody is left
 }
 
 TEST(LaunchCheck, PathsAndNames) {

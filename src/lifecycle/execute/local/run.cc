@@ -94,6 +94,7 @@ void Run::start(const Order& order) {
   level_ = level_of(order);
   own_view_ = machine_.has_namespaces() && order.rules.isolation_max == Isolation::isolated;
   grace_ = order.launch.grace;
+  spares_ = order.launch.spares;
   try {
     if (level_ < order.launch.isolation_min) {
       const auto& lacking = machine_.lacking();
@@ -252,7 +253,7 @@ void Run::stop(Micros grace, Cause cause) {
   if (cause_ == Cause::none) cause_ = cause;
   if (!started_.control) {  // its image is not there yet
     images_.cancel(this);
-    return finish(ending_of(ends_, cause_));
+    return finish(ending_of(ends_, cause_, spares_));
   }
   if (!stopping_) signal_init(SIGTERM);  // once: programs take a second for "at once"
   stopping_ = true;
@@ -300,7 +301,7 @@ void Run::init_died() {
     if (task.group && !own_view_) task.group->kill();
     if (!task.ended) ends_.push_back({.rank = task.rank, .signal = SIGKILL, .told = stopping_});
   }
-  finish(failed_ ? *failed_ : ending_of(ends_, cause_));
+  finish(failed_ ? *failed_ : ending_of(ends_, cause_, spares_));
 }
 
 void Run::hear(const InitSays& says) {
@@ -314,7 +315,7 @@ void Run::hear(const InitSays& says) {
       return task_ended(says);
     case InitSays::What::all_ended:
       if (network_ && says.status != 0) machine_.networks().give_back(std::move(network_));
-      return finish(failed_ ? *failed_ : ending_of(ends_, cause_));
+      return finish(failed_ ? *failed_ : ending_of(ends_, cause_, spares_));
   }
 }
 
@@ -332,7 +333,9 @@ void Run::task_ended(const InitSays& says) {
   if (!well && task->group) end.out_of_memory = task->group->use().out_of_memory;
   ends_.push_back(end);
   const bool others = std::any_of(tasks_.begin(), tasks_.end(), [](const TaskRun& t) { return !t.ended; });
-  if (!well && others && !stopping_) stop(grace_, Cause::a_task_failed);
+  const auto lost = std::count_if(ends_.begin(), ends_.end(), was_lost);
+  const bool replaced = was_lost(end) && lost <= spares_;
+  if (!well && others && !stopping_ && !replaced) stop(grace_, Cause::a_task_failed);
 }
 
 Used Run::used() const {

@@ -78,6 +78,7 @@ class Run {
   sys::Descriptor network_;
   Isolation level_ = Isolation::none;
   Micros grace_{0};
+  int spares_ = 0;
   std::vector<TaskEnd> ends_;
   Used used_;  // as processes told; groups know better
   Cause cause_ = Cause::none;

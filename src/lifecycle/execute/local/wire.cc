@@ -125,6 +125,7 @@ void put_order(ByteWriter& out, const Order& order) {
   put_signed(out, order.rules.log_bytes_max);
   put_texts(out, order.rules.devices);
   put_texts(out, order.rules.hidden);
+  if (order.launch.spares > 0) out.u32(static_cast<std::uint32_t>(order.launch.spares));  // younger than version 1
 }
 Order take_order(ByteReader& in) {
   Order order;
@@ -134,6 +135,11 @@ Order take_order(ByteReader& in) {
   order.rules.log_bytes_max = take_signed(in);
   order.rules.devices = take_texts(in);
   order.rules.hidden = take_texts(in);
+  if (in.left() == 0) return order;
+  const auto spares = in.u32();
+  if (spares == 0 || spares >= order.launch.tasks.size())
+    throw Error(Code::corrupt, "reading a message to the keeper: its spare tasks");
+  order.launch.spares = static_cast<int>(spares);
   return order;
 }
 

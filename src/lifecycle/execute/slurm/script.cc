@@ -210,6 +210,8 @@ std::vector<Fault> faults_of(const Launch& launch, const Settings& settings) {
   if (launch.isolation_min > reached)
     faults.push_back({"isolation_min", fmt::format("wants {}, but this cluster gives {}", name_of(launch.isolation_min),
                                                    name_of(reached))});
+  if (launch.spares > 0)
+    faults.push_back({"spares", "are not supported on Slurm: there the whole gang starts again when a task is lost"});
   check_environment(launch, faults);
   check_tasks(launch, faults);
   std::size_t bytes = 0;

@@ -9,7 +9,7 @@
 #include "foundation/base/bytes.h"
 #include "foundation/base/id.h"
 
-namespace falaj::iam {
+namespace falaj::crypto {
 
 using TokenId = Id<struct TokenTag>;
 
@@ -32,4 +32,4 @@ std::string format_credential(CredentialKind kind, const Credential& credential)
 // Nothing unless every character is as format_credential would write it.
 std::optional<Credential> parse_credential(CredentialKind kind, std::string_view text);
 
-}  // namespace falaj::iam
+}  // namespace falaj::crypto

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "governance/iam/token.h"
+#include "foundation/crypto/token.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #include "foundation/base/error.h"
 
-namespace falaj::iam {
+namespace falaj::crypto {
 namespace {
 
 constexpr std::string_view kDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -98,4 +98,4 @@ std::optional<Credential> parse_credential(CredentialKind kind, std::string_view
   }
 }
 
-}  // namespace falaj::iam
+}  // namespace falaj::crypto

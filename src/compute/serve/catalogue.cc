@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compute/serve/catalogue.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "compute/serve/log_lines.h"
+#include "foundation/base/log.h"
+
+namespace falaj::serve {
+namespace {
+
+infer::BatchRule rule_of(const traffic::Batching& batching) {
+  infer::BatchRule rule;
+  rule.rows_max = static_cast<std::uint32_t>(batching.rows_max);
+  rule.wait_max = sys::Micros(batching.wait_us_max);
+  rule.queue_rows_max = static_cast<std::uint32_t>(batching.queue_rows_max);
+  rule.priorities = 4;
+  rule.deadline_default = sys::Micros(batching.timeout_us);
+  return rule;
+}
+
+const ServedEndpoint* find_endpoint(const Catalogue* in, const traffic::Endpoint& wanted) {
+  if (!in) return nullptr;
+  for (const auto& endpoint : in->endpoints)
+    if (endpoint.plan.tenant == wanted.tenant && endpoint.plan.project == wanted.project &&
+        endpoint.plan.name == wanted.name)
+      return &endpoint;
+  return nullptr;
+}
+
+const ServedVariant* find_variant(const ServedEndpoint* in, const std::string& name) {
+  if (!in) return nullptr;
+  const auto same = [&](const auto& v) { return v.plan.name == name; };
+  const auto found = std::find_if(in->variants.begin(), in->variants.end(), same);
+  return found == in->variants.end() ? nullptr : &*found;
+}
+
+void add_names(Catalogue& to, std::uint32_t place) {
+  auto& endpoint = to.endpoints[place];
+  const auto& plan = endpoint.plan;
+  endpoint.full_name = fmt::format("{}.{}.{}", plan.tenant, plan.project, plan.name);
+  to.by_name.emplace(plan.name, place);
+  to.by_name.emplace(fmt::format("{}.{}", plan.project, plan.name), place);
+  to.by_name.emplace(endpoint.full_name, place);
+}
+
+}  // namespace
+
+// Calls it once with zeros where its sizes allow: what a first call sets up is then there before a request is.
+void Loader::warm_up(const Held& held) const {
+  const auto& inputs = held.model->inputs();
+  std::vector<graph::Tensor> zeros;
+  std::vector<std::vector<std::string_view>> texts;
+  for (const auto& port : inputs) {
+    graph::Sizes sizes;
+    for (const auto& dimension : port.shape)
+      sizes.push_back(std::holds_alternative<std::int64_t>(dimension) ? std::get<std::int64_t>(dimension) : 1);
+    if (graph::count_of(sizes) > (std::size_t{1} << 24)) return;
+    zeros.push_back(graph::Tensor::empty(port.element, std::move(sizes)));
+    texts.emplace_back(zeros.back().texts.begin(), zeros.back().texts.end());
+  }
+  std::vector<infer::TensorView> views;
+  for (std::size_t i = 0; i < zeros.size(); ++i) views.push_back(infer::TensorView::of(zeros[i], texts[i]));
+  try {
+    held.model->check(views);
+    held.model->run(views);
+  } catch (const Error& e) {
+    log::debug("warm_up_failed", {{"model", held.sha256}, {"why", e.what()}});  // zeros may be nothing to it
+  }
+}
+
+std::shared_ptr<const Held> Loader::hold(const std::string& sha256, const Source& source) {
+  if (auto there = held_[sha256].lock()) return there;
+  if (const auto bad = source.quarantined.find(sha256); bad != source.quarantined.end())
+    throw Error(Code::unavailable, bad->second);
+  const auto bytes = source.bytes(sha256);
+  auto held = std::make_shared<Held>();
+  held->sha256 = sha256;
+  const auto load = [&] {
+    held->model = infer::Model::load(runtime_, bytes, options_);
+    warm_up(*held);
+  };
+  around_loading ? around_loading(sha256, load) : load();
+  for (std::size_t i = 0; i < held->model->inputs().size(); ++i)
+    held->input_of[held->model->inputs()[i].name] = static_cast<std::uint16_t>(i);
+  for (std::size_t i = 0; i < held->model->outputs().size(); ++i)
+    held->output_of[held->model->outputs()[i].name] = static_cast<std::uint16_t>(i);
+  held_[sha256] = held;
+  return held;
+}
+
+void Loader::lay_out_log(ServedEndpoint& endpoint) {
+  if (!endpoint.plan.log) return;
+  auto layout = std::make_shared<LogLayout>(layout_of(endpoint));
+  if (layout->problem.empty()) {
+    endpoint.log = std::move(layout);
+    return;
+  }
+  log::warn("predictions_not_logged", {{"endpoint", endpoint.plan.name}, {"why", layout->problem}});
+  for (auto& state : states_)
+    if (state.tenant == endpoint.plan.tenant && state.project == endpoint.plan.project &&
+        state.endpoint == endpoint.plan.name && state.reason.empty())
+      state.reason = layout->problem;
+}
+
+void Loader::find_features(ServedEndpoint& endpoint, const ServedEndpoint* before, const FeatureStore& store) {
+  const auto& plan = endpoint.plan;
+  if (!plan.features) return;
+  auto counts = before && before->features ? before->features->counts() : std::make_shared<FeatureCounts>();
+  endpoint.features = std::make_shared<const EndpointFeatures>(*plan.features, store, std::move(counts));
+  if (endpoint.features->problem().empty()) return;
+  log::warn("features_not_readable", {{"endpoint", plan.name}, {"why", endpoint.features->problem()}});
+  for (auto& state : states_)
+    if (state.tenant == plan.tenant && state.project == plan.project && state.endpoint == plan.name &&
+        state.reason.empty())
+      state.reason = "features: " + endpoint.features->problem();
+}
+
+std::shared_ptr<const Catalogue> Loader::make(const traffic::Plan& plan, const Catalogue* before,
+                                              const Source& source) {
+  auto made = std::make_shared<Catalogue>();
+  made->number = next_number_++;
+  made->fingerprint = traffic::fingerprint(plan);
+  states_.clear();
+  for (const auto& planned : plan.endpoints) {
+    ServedEndpoint endpoint;
+    endpoint.plan = planned;
+    const auto* was = find_endpoint(before, planned);
+    for (const auto& variant : planned.variants) {
+      if (planned.stopped) break;
+      VariantState state{planned.tenant, planned.project, planned.name, variant.name, variant.version, "ready", ""};
+      const auto* same = find_variant(was, variant.name);
+      ServedVariant served;
+      served.plan = variant;
+      try {
+        served.held = hold(variant.sha256, source);
+      } catch (const Error& e) {
+        state.state = source.quarantined.contains(variant.sha256) ? "quarantined" : "failed";
+        state.reason = e.what();
+        log::warn("model_not_loaded", {{"endpoint", planned.name}, {"variant", variant.name}, {"why", e.what()}});
+        if (same && !source.quarantined.contains(same->plan.sha256)) {  // better the old one than none
+          served.held = same->held;
+          served.plan.version = same->plan.version;
+          served.plan.sha256 = same->plan.sha256;
+        }
+      }
+      states_.push_back(std::move(state));
+      if (!served.held) continue;
+      served.rule = rule_of(planned.batching);
+      served.name_ending = fmt::format(":{}:{}:{}", served.plan.name, served.plan.version, planned.revision);
+      served.target_p99 = infer::Micros(planned.batching.target_p99_us);
+      const bool goes_on = same && same->plan.sha256 == served.plan.sha256 && same->plan.version == served.plan.version;
+      served.counts = goes_on ? same->counts : std::make_shared<Counts>();
+      served.slot = goes_on ? same->slot : next_slot_++;
+      endpoint.weights.push_back(served.plan);
+      endpoint.variants.push_back(std::move(served));
+    }
+    find_features(endpoint, was, source.features);
+    lay_out_log(endpoint);
+    made->endpoints.push_back(std::move(endpoint));
+    add_names(*made, static_cast<std::uint32_t>(made->endpoints.size() - 1));
+  }
+  for (const auto& caller : plan.callers) {
+    KnownCaller known{Digest::parse(caller.secret_hash), caller.expires_us, {}, {}};
+    for (const auto place : caller.endpoints)
+      if (place >= 0 && static_cast<std::size_t>(place) < made->endpoints.size())
+        known.endpoints.push_back(static_cast<std::uint32_t>(place));
+    for (const auto place : caller.explains)
+      if (place >= 0 && static_cast<std::size_t>(place) < made->endpoints.size())
+        known.explains.push_back(static_cast<std::uint32_t>(place));
+    made->callers.emplace(caller.credential, std::move(known));
+  }
+  std::erase_if(held_, [](const auto& entry) { return entry.second.expired(); });
+  return made;
+}
+
+}  // namespace falaj::serve

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "compute/infer/batch.h"
+#include "compute/infer/model.h"
+#include "compute/serve/counts.h"
+#include "compute/serve/features.h"
+#include "foundation/base/bytes.h"
+#include "lifecycle/traffic/plan.h"
+
+namespace falaj::serve {
+
+struct LogLayout;
+
+// A model in memory, shared by every variant of its bytes.
+struct Held {
+  std::string sha256;
+  std::shared_ptr<const infer::Model> model;
+  std::unordered_map<std::string, std::uint16_t> input_of, output_of;  // places by name
+};
+
+// One variant of an endpoint that is ready to answer.
+struct ServedVariant {
+  traffic::Variant plan;
+  std::shared_ptr<const Held> held;
+  std::shared_ptr<Counts> counts;  // goes on as long as endpoint, variant and version stay the same
+  infer::BatchRule rule;
+  infer::Micros target_p99{0};  // 0: none; else the rule is the server's to find
+  std::uint32_t slot = 0;       // of its queues in the lanes: one for each endpoint, variant and version
+  std::string name_ending{};    // of what its predictions are called, after the id
+};
+
+struct ServedEndpoint {
+  traffic::Endpoint plan;
+  std::string full_name;                             // "tenant.project.name"
+  std::shared_ptr<const EndpointFeatures> features;  // null: rows say everything
+  std::vector<ServedVariant> variants;               // ready ones, in the plan's order
+  std::vector<traffic::Variant> weights;             // of `variants`: what traffic::choose reads
+  std::shared_ptr<const LogLayout> log;              // how predictions are written down; null: they are not
+};
+
+struct KnownCaller {
+  Digest secret_hash;
+  std::int64_t expires_us = 0;
+  std::vector<std::uint32_t> endpoints;  // places in Catalogue::endpoints
+  std::vector<std::uint32_t> explains;   // of those, where it may see features that were looked up
+};
+
+// Everything that requests are answered from. Immutable; published whole.
+struct Catalogue {
+  std::uint64_t number = 0;  // counts up
+  std::string fingerprint;   // of the plan it was made of
+  std::vector<ServedEndpoint> endpoints;
+  std::unordered_multimap<std::string, std::uint32_t> by_name;  // "name", "project.name" and "tenant.project.name"
+  std::unordered_map<std::string, KnownCaller> callers;         // by id of the token
+};
+
+// What a variant is doing, for reports.
+struct VariantState {
+  std::string tenant, project, endpoint, variant;
+  std::int64_t version = 0;
+  std::string state, reason;
+};
+
+// Makes catalogues of plans. A version that cannot be loaded does not take the one before it away: the variant goes on
+// with what it had. Not thread-safe: one thread loads.
+class Loader {
+ public:
+  // The bytes of a model by their digest, verified; and models that must not be loaded again, by why.
+  struct Source {
+    std::function<Bytes(const std::string& sha256)> bytes;
+    std::map<std::string, std::string> quarantined;
+    FeatureStore features;
+  };
+  Loader(infer::Runtime runtime, infer::LoadOptions options) : runtime_(std::move(runtime)), options_(options) {}
+
+  std::shared_ptr<const Catalogue> make(const traffic::Plan& plan, const Catalogue* before, const Source& source);
+  const std::vector<VariantState>& states() const { return states_; }
+
+  // Does the loading, so that whoever watches knows what was loaded when the process ended.
+  std::function<void(const std::string& sha256, const std::function<void()>& load)> around_loading;
+
+ private:
+  std::shared_ptr<const Held> hold(const std::string& sha256, const Source& source);
+  void warm_up(const Held& held) const;
+  void find_features(ServedEndpoint& endpoint, const ServedEndpoint* before, const FeatureStore& store);
+  void lay_out_log(ServedEndpoint& endpoint);
+
+  infer::Runtime runtime_;
+  infer::LoadOptions options_;
+  std::map<std::string, std::weak_ptr<const Held>> held_;
+  std::vector<VariantState> states_;
+  std::uint64_t next_number_ = 1;
+  std::uint32_t next_slot_ = 1;
+};
+
+}  // namespace falaj::serve

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compute/serve/host.h"
+
+#include <deque>
+#include <map>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "compute/infer/testing.h"
+#include "foundation/base/testing.h"
+#include "foundation/crypto/hash.h"
+#include "foundation/crypto/token.h"
+#include "foundation/sys/random.h"
+
+namespace falaj::serve {
+namespace {
+
+// A loop that turns when told.
+class TestLoop final : public net::Loop {
+ public:
+  std::size_t index() const override { return 0; }
+  void post(std::function<void()> work) override { ready_.push_back(std::move(work)); }
+  void after(std::int64_t micros, std::function<void()> work) override { later_.emplace_back(micros, std::move(work)); }
+  void turn() {
+    while (!ready_.empty()) {
+      auto work = std::move(ready_.front());
+      ready_.pop_front();
+      work();
+    }
+  }
+  void let_time_pass() {
+    auto due = std::move(later_);
+    later_.clear();
+    for (auto& [micros, work] : due) work();
+    turn();
+  }
+  std::size_t waiting() const { return later_.size(); }
+
+ private:
+  std::deque<std::function<void()>> ready_;
+  std::vector<std::pair<std::int64_t, std::function<void()>>> later_;
+};
+
+// y = x * factor, for rows of two numbers.
+Bytes model_of(float factor) {
+  graph::Graph graph;
+  const auto x = graph.add_input("x", graph::Element::float32, {std::string("rows"), std::int64_t{2}});
+  const auto by = graph.add_constant(graph::Tensor::of<float>({}, std::vector<float>{factor}));
+  graph.add_output("y", graph.add_node("Mul", {x, by}), graph::Element::float32,
+                   {std::string("rows"), std::int64_t{2}});
+  return graph::serialise(graph);
+}
+
+class HostTest : public testing::Test {
+ protected:
+  HostTest() : host_(clock_, nullptr), loader_(infer::runtime(), {}) {
+    random_.fill(secret_.secret);
+    secret_.id.bits = {random_.next(), random_.next()};
+    token_ = crypto::format_credential(crypto::CredentialKind::token, secret_);
+    headers_.add("Authorization", "Bearer " + token_);
+    source_.bytes = [this](const std::string& digest) {
+      ++loads_;
+      if (!models_.contains(digest)) throw Error(Code::not_found, "no such model");
+      return models_.at(digest);
+    };
+  }
+
+  traffic::Variant variant(std::string name, std::int64_t version, float factor, double weight = 1,
+                           bool shadow = false) {
+    auto bytes = model_of(factor);
+    const auto digest = crypto::sha256(bytes).hex();
+    models_[digest] = std::move(bytes);
+    return {std::move(name), "double", version, digest, weight, shadow, "", ""};
+  }
+  traffic::Plan plan(std::vector<traffic::Variant> variants) const {
+    traffic::Plan out;
+    traffic::Endpoint endpoint;
+    endpoint.tenant = "acme";
+    endpoint.project = "flights";
+    endpoint.name = "double";
+    endpoint.variants = std::move(variants);
+    out.endpoints = {endpoint};
+    out.callers = {{secret_.id.str(),
+                    crypto::sha256(BytesView(secret_.secret)).hex(),
+                    clock_.wall().count() + 3'600'000'000,
+                    {0}}};
+    return out;
+  }
+  void serve(const traffic::Plan& plan) {
+    host_.publish(loader_.make(plan, host_.catalogue().get(), source_));
+    loop_.turn();
+  }
+  protocol::Caller caller(std::string_view request = "r1") const { return {&headers_, nullptr, request}; }
+  protocol::Ask ask(const std::vector<float>& values, std::string model = "double") {
+    kept_.push_back(values);
+    protocol::Ask out;
+    out.model = std::move(model);
+    protocol::Input input;
+    input.name = "x";
+    input.sizes = {static_cast<std::int64_t>(values.size() / 2), 2};
+    input.bytes = std::as_bytes(std::span(kept_.back()));
+    out.inputs = {input};
+    return out;
+  }
+  // The answer's values and version, or the error.
+  struct Got {
+    std::vector<float> values;
+    std::string version;
+    std::optional<Error> error;
+  };
+  Got infer(protocol::Ask asked, std::string_view request = "r1") {
+    Got got;
+    bool answered = false;
+    host_.infer(caller(request), std::move(asked), loop_, [&](protocol::Outcome outcome) {
+      EXPECT_FALSE(answered);
+      answered = true;
+      if (auto* error = std::get_if<Error>(&outcome)) {
+        got.error = *error;
+        return;
+      }
+      const auto& answer = std::get<protocol::Answer>(outcome);
+      got.version = answer.version;
+      const auto values = answer.outputs.at(0).tensor.values<float>();
+      got.values.assign(values.begin(), values.end());
+    });
+    loop_.turn();
+    EXPECT_TRUE(answered);
+    return got;
+  }
+
+  sys::SimClock clock_;
+  sys::SimRandom random_{11};
+  crypto::Credential secret_;
+  std::string token_;
+  net::Headers headers_;
+  std::map<std::string, Bytes> models_;
+  std::deque<std::vector<float>> kept_;
+  int loads_ = 0;
+  TestLoop loop_;
+  Loader::Source source_;
+  Host host_;
+  Loader loader_;
+};
+
+TEST_F(HostTest, AnswersWhatTheModelSays) {
+  serve(plan({variant("a", 3, 2)}));
+  const auto got = infer(ask({1, 2, 3, 4}));
+  EXPECT_EQ(got.values, (std::vector<float>{2, 4, 6, 8}));
+  EXPECT_EQ(got.version, "3");
+  for (const auto* name : {"flights.double", "acme.flights.double"}) EXPECT_EQ(infer(ask({1, 1}, name)).version, "3");
+}
+
+TEST_F(HostTest, RunsWhatCameInOneTurnTogether) {
+  serve(plan({variant("a", 1, 2)}));
+  std::vector<float> got;
+  for (int i = 0; i < 8; ++i)
+    host_.infer(caller(), ask({static_cast<float>(i), 0}), loop_, [&](protocol::Outcome outcome) {
+      got.push_back(std::get<protocol::Answer>(outcome).outputs[0].tensor.values<float>()[0]);
+    });
+  EXPECT_TRUE(got.empty()) << "nothing runs before the turn ends";
+  loop_.turn();
+  EXPECT_EQ(got, (std::vector<float>{0, 2, 4, 6, 8, 10, 12, 14}));
+  const auto statistics = host_.statistics(caller(), "double", "");
+  ASSERT_EQ(statistics.size(), 1u);
+  EXPECT_EQ(statistics[0].inference_count, 8u);
+  EXPECT_LT(statistics[0].execution_count, 8u);
+}
+
+TEST_F(HostTest, RefusesWhoHasNoToken) {
+  serve(plan({variant("a", 1, 2)}));
+  headers_.clear();
+  EXPECT_ERROR(infer(ask({1, 2})), Code::unauthenticated);
+  headers_.add("Authorization", "Bearer " + token_.substr(0, token_.size() - 1) + "0");
+  EXPECT_ERROR(infer(ask({1, 2})), Code::unauthenticated);
+  headers_.set("Authorization", "Bearer " + token_);
+  EXPECT_EQ(infer(ask({1, 2})).version, "1");
+  auto revoked = plan({variant("a", 1, 2)});
+  revoked.callers.clear();
+  serve(revoked);
+  EXPECT_ERROR(infer(ask({1, 2})), Code::unauthenticated);
+}
+
+TEST_F(HostTest, RefusesATokenThatHasExpired) {
+  serve(plan({variant("a", 1, 2)}));
+  clock_.advance(sys::Micros(3'700'000'000));
+  EXPECT_ERROR(infer(ask({1, 2})), Code::unauthenticated);
+}
+
+TEST_F(HostTest, HidesEndpointsThatATokenMayNotAsk) {
+  auto mixed = plan({variant("a", 1, 2)});
+  auto other = mixed.endpoints[0];
+  other.name = "secret";
+  mixed.endpoints.push_back(other);
+  serve(mixed);
+  EXPECT_ERROR(infer(ask({1, 2}, "secret")), Code::not_found);
+  EXPECT_ERROR(infer(ask({1, 2}, "nothing")), Code::not_found);
+  EXPECT_EQ(host_.index(caller(), false).size(), 1u);
+}
+
+TEST_F(HostTest, ChangesVersionsUnderWaitingRequests) {
+  serve(plan({variant("a", 1, 2)}));
+  std::string before;
+  host_.infer(caller(), ask({1, 1}), loop_,
+              [&](protocol::Outcome outcome) { before = std::get<protocol::Answer>(outcome).version; });
+  host_.publish(loader_.make(plan({variant("a", 2, 3)}), host_.catalogue().get(), source_));
+  loop_.turn();
+  EXPECT_EQ(before, "1") << "it was meant for that one";
+  EXPECT_EQ(infer(ask({1, 1})).values, (std::vector<float>{3, 3}));
+}
+
+TEST_F(HostTest, KeepsTheOldVersionWhenTheNewOneCannotBeLoaded) {
+  serve(plan({variant("a", 1, 2)}));
+  auto broken = variant("a", 2, 3);
+  models_[broken.sha256] = Bytes(10, std::byte{7});
+  serve(plan({broken}));
+  EXPECT_EQ(infer(ask({1, 1})).version, "1");
+  ASSERT_EQ(loader_.states().size(), 1u);
+  EXPECT_EQ(loader_.states()[0].state, "failed");
+  EXPECT_FALSE(loader_.states()[0].reason.empty());
+}
+
+TEST_F(HostTest, DoesNotLoadWhatCrashedItBefore) {
+  const auto bad = variant("a", 1, 2);
+  source_.quarantined[bad.sha256] = "it crashed";
+  serve(plan({bad, variant("b", 2, 5, 0)}));
+  EXPECT_EQ(loader_.states()[0].state, "quarantined");
+  EXPECT_ERROR(infer(ask({1, 1})), Code::unavailable);
+}
+
+TEST_F(HostTest, ChoosesByWeightVersionAndHeader) {
+  auto weighted = plan({variant("a", 1, 2, 3), variant("b", 2, 3, 1)});
+  weighted.endpoints[0].variants.push_back(variant("c", 3, 4, 0));
+  weighted.endpoints[0].variants[2].header = "x-beta";
+  weighted.endpoints[0].variants[2].value = "yes";
+  serve(weighted);
+  std::map<std::string, int> got;
+  for (int i = 0; i < 400; ++i) ++got[infer(ask({1, 1}), fmt::format("request-{}", i)).version];
+  EXPECT_NEAR(got["1"], 300, 45);
+  EXPECT_EQ(got["1"] + got["2"], 400);
+  auto exact = ask({1, 1});
+  exact.version = "2";
+  EXPECT_EQ(infer(exact).version, "2");
+  exact.version = "9";
+  EXPECT_ERROR(infer(exact), Code::not_found);
+  headers_.add("X-Beta", "yes");
+  EXPECT_EQ(infer(ask({1, 1})).version, "3");
+}
+
+TEST_F(HostTest, KeepsOneUserWithOneVariant) {
+  auto sticky = plan({variant("a", 1, 2), variant("b", 2, 3)});
+  sticky.endpoints[0].sticky = "header:x-user";
+  serve(sticky);
+  headers_.add("x-user", "ada");
+  const auto first = infer(ask({1, 1}), "r0").version;
+  for (int i = 1; i < 30; ++i) EXPECT_EQ(infer(ask({1, 1}), fmt::format("r{}", i)).version, first);
+}
+
+TEST_F(HostTest, RefusesTensorsThatDoNotFit) {
+  serve(plan({variant("a", 1, 2)}));
+  auto other_name = ask({1, 2});
+  other_name.inputs[0].name = "z";
+  EXPECT_ERROR(infer(other_name), Code::invalid);
+  auto none = ask({1, 2});
+  none.inputs.clear();
+  EXPECT_ERROR(infer(none), Code::invalid);
+  auto twice = ask({1, 2});
+  twice.inputs.push_back(twice.inputs[0]);
+  EXPECT_ERROR(infer(twice), Code::invalid);
+  auto lying = ask({1, 2});
+  lying.inputs[0].sizes = {1'000'000'000, 2};
+  EXPECT_ERROR(infer(lying), Code::invalid);
+  auto wide = ask({1, 2, 3, 4});
+  wide.inputs[0].sizes = {1, 4};
+  EXPECT_ERROR(infer(wide), Code::invalid);
+  auto unknown = ask({1, 2});
+  unknown.outputs = {"nothing"};
+  EXPECT_ERROR(infer(unknown), Code::invalid);
+}
+
+TEST_F(HostTest, PredictsFromNamedFields) {
+  serve(plan({variant("a", 1, 2)}));
+  protocol::Predict rows;
+  rows.model = "double";
+  rows.rows = parse_json(R"([{"x": [1, 2]}, {"x": [3, 4.5]}])").as_array();
+  json::array got;
+  host_.predict(caller(), rows, loop_, [&](std::variant<protocol::Predicted, Error> outcome) {
+    got = std::get<protocol::Predicted>(outcome).rows;
+  });
+  loop_.turn();
+  EXPECT_EQ(json::serialize(got), R"([{"y":[2E0,4E0]},{"y":[6E0,9E0]}])");
+  rows.rows = parse_json(R"([{"x": [1, 2], "z": 1}])").as_array();
+  EXPECT_ERROR(host_.predict(caller(), rows, loop_, [](auto) {}), Code::invalid);
+}
+
+TEST_F(HostTest, LetsGoOfModelsThatAreNoLongerServed) {
+  serve(plan({variant("a", 1, 2)}));
+  infer(ask({1, 1}));
+  const std::weak_ptr<const Held> old = host_.catalogue()->endpoints[0].variants[0].held;
+  serve(plan({variant("a", 2, 3)}));
+  infer(ask({1, 1}));
+  serve(plan({variant("a", 2, 3)}));
+  EXPECT_TRUE(old.expired());
+  EXPECT_EQ(loads_, 2) << "the same bytes are not loaded twice";
+}
+
+TEST_F(HostTest, RefusesWhatWaitsWhenItStops) {
+  auto waiting = plan({variant("a", 1, 2)});
+  waiting.endpoints[0].batching.wait_us_max = 100'000;
+  waiting.endpoints[0].batching.timeout_us = 60'000'000;
+  serve(waiting);
+  std::optional<Error> refused;
+  host_.infer(caller(), ask({1, 1}), loop_, [&](protocol::Outcome outcome) {
+    if (auto* error = std::get_if<Error>(&outcome)) refused = *error;
+  });
+  host_.close();
+  loop_.turn();
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->code(), Code::unavailable);
+}
+
+TEST_F(HostTest, AnswersOnWhileItFindsTheBatchThatHoldsALatency) {
+  auto tuned = plan({variant("a", 1, 2)});
+  tuned.endpoints[0].batching.target_p99_us = 5'000;
+  serve(tuned);
+  for (int i = 0; i < 300; ++i) {
+    int answers = 0;
+    for (int k = 0; k < 4; ++k)
+      host_.infer(caller(), ask({1, 2}), loop_,
+                  [&](protocol::Outcome outcome) { answers += std::holds_alternative<protocol::Answer>(outcome); });
+    loop_.turn();
+    clock_.advance(sys::Micros(10'000));
+    loop_.let_time_pass();
+    EXPECT_EQ(answers, 4);
+    kept_.clear();
+  }
+  tuned.endpoints[0].batching.target_p99_us = 0;
+  serve(tuned);
+  EXPECT_EQ(infer(ask({1, 2})).values, (std::vector<float>{2, 4}));
+}
+
+TEST_F(HostTest, CountsForPrometheus) {
+  serve(plan({variant("a", 1, 2)}));
+  infer(ask({1, 2}));
+  const auto text = host_.metrics(caller());
+  EXPECT_NE(text.find("nv_inference_request_success{model=\"double\",version=\"1\",endpoint=\"acme.flights.double\","
+                      "variant=\"a\"} 1\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("falaj_serve_latency_seconds_count"), std::string::npos);
+}
+
+TEST(Latencies, AreRightToASixteenth) {
+  Latencies latencies;
+  for (std::int64_t us = 1; us <= 100'000; ++us) latencies.add(us);
+  const auto snapshot = latencies.snapshot();
+  EXPECT_NEAR(quantile_us(snapshot, 0.5), 50'000, 50'000.0 / 16);
+  EXPECT_NEAR(quantile_us(snapshot, 0.99), 99'000, 99'000.0 / 16);
+  for (std::int64_t us = 0; us < 5'000; ++us) {
+    const auto bucket = Latencies::bucket(us);
+    EXPECT_LT(us, Latencies::top_us(bucket));
+    EXPECT_GE(us, bucket == 0 ? 0 : Latencies::top_us(bucket - 1));
+  }
+}
+
+}  // namespace
+}  // namespace falaj::serve

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compute/serve/supervisor.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "foundation/base/log.h"
+#include "foundation/base/text.h"
+#include "foundation/crypto/hash.h"
+
+namespace falaj::serve {
+namespace {
+
+constexpr const char* kKeyFile = "control-plane.key";
+constexpr std::int64_t kPollWaitUs = 10'000'000, kRetryUs = 250'000, kReportUs = 1'000'000;
+constexpr std::int64_t kCrashPauseUs = 500'000;
+constexpr int kStrikes = 2;  // a model that was at work so often when the worker was killed from outside is taken out
+
+[[noreturn]] void fail(std::string_view doing) {
+  throw Error(Code::unavailable, fmt::format("{}: {}", doing, std::strerror(errno)));
+}
+
+// A socket that listens, or only holds the port for those of the same user that say they share it. `port` 0 becomes
+// the one that the kernel chose.
+sys::Descriptor take_port(const std::string& host, std::uint16_t& port, bool listens) {
+  sockaddr_storage address{};
+  socklen_t bytes = 0;
+  auto& v4 = reinterpret_cast<sockaddr_in&>(address);
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(address);
+  if (inet_pton(AF_INET, host == "localhost" ? "127.0.0.1" : host.c_str(), &v4.sin_addr) == 1) {
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(port);
+    bytes = sizeof v4;
+  } else if (inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) == 1) {
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(port);
+    bytes = sizeof v6;
+  } else {
+    throw Error(Code::invalid, fmt::format("listen: not an address: {}", host));
+  }
+  sys::Descriptor out(::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  if (!out || ::setsockopt(out.get(), SOL_SOCKET, listens ? SO_REUSEADDR : SO_REUSEPORT, &on, sizeof on) != 0 ||
+      ::bind(out.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0 ||
+      (listens && ::listen(out.get(), SOMAXCONN) != 0))
+    fail(fmt::format("listening on {}:{}", host, port));
+  if (::getsockname(out.get(), reinterpret_cast<sockaddr*>(&address), &bytes) != 0) fail("asking for the port");
+  port = ntohs(address.ss_family == AF_INET ? v4.sin_port : v6.sin6_port);
+  return out;
+}
+
+// Memory that the worker writes and we read when it is gone.
+class NoteMemory {
+ public:
+  NoteMemory() : file_(::memfd_create("falaj-serve-note", MFD_CLOEXEC)) {
+    if (!file_ || ::ftruncate(file_.get(), sizeof(CrashNote)) != 0) fail("making shared memory");
+    void* at = ::mmap(nullptr, sizeof(CrashNote), PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+    if (at == MAP_FAILED) fail("mapping shared memory");
+    note_ = static_cast<CrashNote*>(at);
+  }
+  ~NoteMemory() { ::munmap(note_, sizeof(CrashNote)); }
+  NoteMemory(const NoteMemory&) = delete;
+  NoteMemory& operator=(const NoteMemory&) = delete;
+  int descriptor() const { return file_.get(); }
+  const CrashNote& note() const { return *note_; }
+
+ private:
+  sys::Descriptor file_;
+  CrashNote* note_ = nullptr;
+};
+
+// Starts this program again as a worker, with what it needs as descriptors 3 and on.
+pid_t start_worker(std::initializer_list<int> given) {
+  constexpr int kFirst = 3, kAside = 100;
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  // First out of the way of where they go, whatever numbers they have, then there.
+  int count = 0;
+  for (const int one : given) posix_spawn_file_actions_adddup2(&actions, one, kAside + count++);
+  for (int i = 0; i < count; ++i) posix_spawn_file_actions_adddup2(&actions, kAside + i, kFirst + i);
+  for (int i = 0; i < count; ++i) posix_spawn_file_actions_addclose(&actions, kAside + i);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  char self[] = "/proc/self/exe", as[] = "falaj-serve", worker[] = "--worker";
+  char* argv[] = {as, worker, nullptr};
+  // As many requests as make a batch are under way at once, and malloc keeps only seven blocks of a size at hand.
+  char blocks[] = "GLIBC_TUNABLES=glibc.malloc.tcache_count=64";
+  char* environment[] = {blocks, nullptr};
+  pid_t pid = -1;
+  const int failed = posix_spawn(&pid, self, &actions, &attributes, argv, environment);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed) {
+    errno = failed;
+    fail("starting a worker");
+  }
+  return pid;
+}
+
+std::string name_in(const CrashNote::Name& name) {
+  if (name[0] == 0) return "";
+  return std::string(name, CrashNote::kDigest);
+}
+
+}  // namespace
+
+Supervisor::Supervisor(SupervisorSettings settings, const sys::Clock& clock)
+    : settings_(std::move(settings)),
+      clock_(clock),
+      files_(sys::open_files(settings_.state)),
+      spool_(*files_, clock, random_),
+      port_(settings_.port) {
+  auto& worker = settings_.worker;
+  listening_ = take_port(worker.listen, port_, true);
+  const bool tls = !worker.certificate_file.empty();
+  if (settings_.url.empty()) settings_.url = fmt::format("{}://{}:{}", tls ? "https" : "http", worker.listen, port_);
+  if (const auto colon = worker.grpc.rfind(':'); colon != std::string::npos) {
+    auto port = static_cast<std::uint16_t>(parse_int(worker.grpc.substr(colon + 1)).value_or(0));
+    const auto host = worker.grpc.substr(0, colon);
+    grpc_place_ = take_port(host, port, false);
+    worker.grpc = fmt::format("{}:{}", host, port);
+  }
+  if (!settings_.public_key.empty()) {
+    key_.emplace();
+    const auto bytes = from_hex(settings_.public_key);
+    if (bytes.size() != key_->size()) throw Error(Code::invalid, "public_key: must be 64 hex digits");
+    std::copy(bytes.begin(), bytes.end(), key_->begin());
+  }
+  Lock lock(mu_);
+  if (files_->stat(kPlanFile)) {
+    const auto text = files_->read_all(kPlanFile, std::size_t{256} << 20);
+    const auto plan = decode<traffic::Plan>(parse_json(as_text(text)), "serving plan");
+    fingerprint_ = traffic::fingerprint(plan);
+    ring_.need(plan);
+  }
+  following_ = std::thread([this] { follow(); });
+  reporting_ = std::thread([this] { send_reports(); });
+  sending_ = std::thread([this] { send_segments(); });
+}
+
+Supervisor::~Supervisor() {
+  stop();
+  following_.join();
+  reporting_.join();
+  sending_.join();
+}
+
+void Supervisor::stop() {
+  Lock lock(mu_);
+  stopping_ = true;
+  woken_.notify_all();
+  if (link_) {
+    try {
+      link_->send(json::object{{"stop", true}});
+    } catch (const Error&) {
+      // It ended before us.
+    }
+  }
+}
+
+bool Supervisor::pause(std::int64_t micros) {
+  const auto until = clock_.now() + sys::Micros(micros);
+  Lock lock(mu_);
+  while (!stopping_ && clock_.now() < until) lock.wait_for(woken_, until - clock_.now());
+  return !stopping_;
+}
+
+// ---- the plan
+
+client::Target Supervisor::target() const {
+  auto target = settings_.control;
+  if (settings_.control_file.empty()) return target;
+  std::ifstream in(settings_.control_file);
+  std::getline(in, target.url);
+  return target;
+}
+
+void Supervisor::follow() {
+  bool away = false;
+  control_ = std::make_unique<client::ApiClient>(target(), 1);
+  for (;;) {
+    std::string have;
+    {
+      Lock lock(mu_);
+      if (stopping_) return;
+      have = fingerprint_;
+    }
+    if (ring_.fetch(*control_)) {
+      Lock lock(mu_);
+      if (link_) tell_plan(*link_);
+    }
+    try {
+      const auto said = control_->get("/v1/serving/plan", {{"after", have}, {"wait_us", std::to_string(kPollWaitUs)}});
+      if (std::exchange(away, false)) log::info("control_plane_back", {{"url", control_->target().url}});
+      if (const auto* plan = said.as_object().if_contains("plan"); plan && plan->is_object())
+        take_plan(said.as_object());
+    } catch (const Error& e) {
+      if (!std::exchange(away, true))
+        log::warn("control_plane_away", {{"url", control_->target().url}, {"why", e.what()}});
+      if (!pause(kRetryUs)) return;
+      if (auto now = target(); now.url != control_->target().url)
+        control_ = std::make_unique<client::ApiClient>(std::move(now), 1);
+    }
+  }
+}
+
+void Supervisor::take_plan(const json::object& said) {
+  if (!key_) {
+    if (!files_->stat(kKeyFile))
+      files_->write_all(kKeyFile, as_bytes(std::string_view(said.at("public_key").as_string())));
+    const auto bytes = from_hex(as_text(files_->read_all(kKeyFile, 64)));
+    key_.emplace();
+    if (bytes.size() != key_->size()) throw Error(Code::corrupt, "the control plane's key is not one");
+    std::copy(bytes.begin(), bytes.end(), key_->begin());
+  }
+  const auto plan = decode<traffic::Plan>(said.at("plan"), "serving plan");
+  for (const auto& model : plan.models) {
+    const auto signature = from_base64(model.signature);
+    crypto::Signature fixed{};
+    if (signature.size() != fixed.size()) throw Error(Code::corrupt, "a model's statement is not signed");
+    std::copy(signature.begin(), signature.end(), fixed.begin());
+    if (!crypto::verify(*key_, as_bytes(model.text), fixed))
+      throw Error(Code::corrupt, "a model's statement is not signed by the control plane's key");
+    const auto statement = decode<traffic::Statement>(parse_json(model.text), "statement");
+    fetch(statement.sha256, statement.bytes);
+  }
+  // Only what a signed statement names is served, whatever else the plan says.
+  std::set<std::string> stated;
+  for (const auto& model : plan.models)
+    stated.insert(decode<traffic::Statement>(parse_json(model.text), "statement").sha256);
+  for (const auto& endpoint : plan.endpoints)
+    for (const auto& variant : endpoint.variants)
+      if (!endpoint.stopped && !stated.contains(variant.sha256))
+        throw Error(Code::corrupt, fmt::format("endpoint {} names a model without a statement", endpoint.name));
+  files_->write_all(kPlanFile, as_bytes(json::serialize(encode(plan))));
+  forget_models(plan);
+  ring_.need(plan);
+  ring_.fetch(*control_);
+  const auto fingerprint = traffic::fingerprint(plan);
+  log::info("plan_taken", {{"fingerprint", fingerprint}, {"endpoints", plan.endpoints.size()}});
+  Lock lock(mu_);
+  fingerprint_ = fingerprint;
+  if (link_) tell_plan(*link_);
+}
+
+void Supervisor::fetch(const std::string& sha256, std::int64_t bytes) {
+  if (files_->stat(model_file(sha256))) return;  // the worker compares it with its name when it reads it
+  auto file = files_->create();
+  crypto::Sha256 hash;
+  std::int64_t got = 0;
+  control_->download(
+      net::Method::get, "/v1/serving/models/" + sha256, {}, nullptr, [](auto) {},
+      [&](BytesView piece) {
+        got += static_cast<std::int64_t>(piece.size());
+        if (got > bytes) throw Error(Code::corrupt, "a model is longer than its statement says");
+        hash.update(piece);
+        file->write(piece);
+      });
+  if (got != bytes || hash.finish().hex() != sha256)
+    throw Error(Code::corrupt, "a model's bytes are not what its statement says");
+  file->commit(model_file(sha256), sys::NewFile::Durable::now, sys::NewFile::Existing::keep);
+}
+
+void Supervisor::forget_models(const traffic::Plan& plan) {
+  std::set<std::string> needed;
+  for (const auto& model : plan.models)
+    needed.insert(model_file(decode<traffic::Statement>(parse_json(model.text), "statement").sha256));
+  for (const auto& file : files_->list(""))
+    if (file.name.ends_with(".onnx") && !needed.contains(file.name)) files_->remove(file.name);
+}
+
+// ---- the worker
+
+json::object Supervisor::quarantined() const {
+  json::object out;
+  for (const auto& [digest, why] : quarantined_) out[digest] = why;
+  return out;
+}
+
+void Supervisor::tell_plan(Link& link) {
+  if (fingerprint_.empty()) return;
+  try {
+    link.send(json::object{
+        {"plan",
+         json::object{{"fingerprint", fingerprint_}, {"quarantined", quarantined()}, {"spaces", ring_.told()}}}});
+  } catch (const Error&) {
+    // It is about to end; the next one is told.
+  }
+}
+
+void Supervisor::keep_worker() {
+  for (;;) {
+    {
+      Lock lock(mu_);
+      if (stopping_) return;
+    }
+    const auto began = clock_.now();
+    run_worker_once();
+    if ((clock_.now() - began).count() < kCrashPauseUs && !pause(kCrashPauseUs)) return;
+  }
+}
+
+void Supervisor::run_worker_once() {
+  NoteMemory memory;
+  auto [ours, theirs] = Link::pair();
+  Dialler dialler(settings_.redis);
+  const pid_t pid = start_worker({theirs.get(), listening_.get(), memory.descriptor(), dialler.workers_end()});
+  theirs = sys::Descriptor();
+  dialler.given();
+  Link link(std::move(ours));
+  auto settings = settings_.worker;
+  settings.redis = settings_.redis.has_value();
+  {
+    Lock lock(mu_);
+    settings.has_plan = !fingerprint_.empty();
+  }
+  try {
+    link.send(encode(settings));
+  } catch (const Error&) {
+    // Seen below, as its end.
+  }
+  {
+    Lock lock(mu_);
+    link_ = &link;
+    tell_plan(link);
+    if (stopping_) link.close();
+  }
+  while (auto said = link.receive()) {
+    if (auto* segment = said->as_object().if_contains("segment")) {
+      take_segment(*segment);
+      continue;
+    }
+    auto* report = said->as_object().if_contains("report");
+    if (!report) continue;
+    Lock lock(mu_);
+    report_is_news_ |= !report_.contains("fingerprint") || report_["fingerprint"] != report->at("fingerprint");
+    report_ = std::move(report->as_object());
+    if (report_is_news_) woken_.notify_all();
+  }
+  {
+    Lock lock(mu_);
+    link_ = nullptr;
+  }
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  note_end(status, memory.note());
+}
+
+void Supervisor::blame(const std::string& digest, const char* doing, const std::string& how, int strikes) {
+  if (digest.empty() || (strikes_[digest] += strikes) < kStrikes) return;
+  quarantined_[digest] = fmt::format("the worker ended ({}) {} this model", how, doing);
+  log::warn("model_quarantined", {{"model", digest}, {"how", how}});
+}
+
+// Who was at work when it ended is not loaded again: at once when the model itself made it crash, after a second time
+// when it was killed from outside, as for want of memory.
+void Supervisor::note_end(int status, const CrashNote& note) {
+  Lock lock(mu_);
+  report_.clear();
+  if (stopping_ || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) return;
+  const auto how =
+      WIFSIGNALED(status) ? fmt::format("signal {}", WTERMSIG(status)) : fmt::format("status {}", WEXITSTATUS(status));
+  log::warn("worker_ended", {{"how", how}});
+  const auto crashed = name_in(note.crashed);
+  blame(crashed, "running", how, kStrikes);
+  blame(name_in(note.loading), "loading", how, crashed.empty() ? 1 : kStrikes);
+  if (!crashed.empty()) return;
+  std::set<std::string> running;
+  for (const auto& lane : note.running) running.insert(name_in(lane));
+  for (const auto& digest : running) blame(digest, "running", how, 1);
+}
+
+void Supervisor::send_reports() {
+  auto control = std::make_unique<client::ApiClient>(target(), 1);
+  for (;;) {
+    if (!files_->stat(kLockFile)) return stop();  // whoever removed our directory wants nothing served from it any more
+    json::object body;
+    {
+      const auto until = clock_.now() + sys::Micros(kReportUs);
+      Lock lock(mu_);
+      while (!stopping_ && !report_is_news_ && clock_.now() < until) lock.wait_for(woken_, until - clock_.now());
+      if (stopping_) return;
+      report_is_news_ = false;
+      if (report_.empty()) continue;
+      body = report_;
+    }
+    body["server"] = settings_.name;
+    body["url"] = settings_.url;
+    body["grpc"] = settings_.worker.grpc;
+    try {
+      control->post("/v1/serving/reports", body);
+    } catch (const Error&) {  // the follower says that it is away
+      if (auto now = target(); now.url != control->target().url)
+        control = std::make_unique<client::ApiClient>(std::move(now), 1);
+    }
+  }
+}
+
+}  // namespace falaj::serve

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compute/serve/worker.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "compute/protocol/grpc_server.h"
+#include "compute/protocol/rest.h"
+#include "compute/serve/host.h"
+#include "compute/serve/link.h"
+#include "compute/serve/online_store.h"
+#include "compute/serve/sandbox.h"
+#include "foundation/base/log.h"
+#include "foundation/base/text.h"
+#include "foundation/crypto/hash.h"
+#include "foundation/net/server.h"
+#include "foundation/sys/files.h"
+#include "foundation/sys/random.h"
+
+namespace falaj::serve {
+namespace {
+
+constexpr std::size_t kPlanBytesMax = std::size_t{256} << 20;
+constexpr std::int64_t kDrainUs = 10'000'000;
+constexpr sys::Micros kReportEvery{1'000'000};
+
+CrashNote* crash_note = nullptr;
+
+// Which model was at work, then on to what the signal does by itself.
+void on_crash(int number) {
+  AtWork::leave_name(*crash_note);
+  ::signal(number, SIG_DFL);
+  ::raise(number);
+}
+
+void leave_notes_in(CrashNote& note) {
+  crash_note = &note;
+  struct sigaction action {};
+  action.sa_handler = on_crash;
+  action.sa_flags = SA_RESETHAND | SA_NODEFER | SA_ONSTACK;
+  for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS}) sigaction(number, &action, nullptr);
+}
+
+// What the runtime and libraries look at besides the models.
+std::vector<std::string> readable_for(const WorkerSettings& settings) {
+  std::vector<std::string> out = {settings.models,       "/proc/self", "/proc/cpuinfo", "/proc/meminfo",
+                                  "/sys/devices/system", "/etc/ssl",   "/usr/lib",      "/lib",
+                                  "/etc/ld.so.cache"};
+  for (const auto& file : {settings.certificate_file, settings.key_file, settings.client_ca_file})
+    if (!file.empty()) out.push_back(std::filesystem::path(file).parent_path().string());
+  out.push_back(std::filesystem::canonical(settings.runtime).parent_path().string());
+  return out;
+}
+
+// The protocol's requests, and those of whoever collects metrics.
+class Front final : public net::Service {
+ public:
+  Front(Host& host, std::int64_t body_bytes_max, Metrics& metrics)
+      : host_(host), rest_(host, {static_cast<std::uint64_t>(body_bytes_max)}, metrics) {}
+  net::Admission admit(const net::Head& head) override {
+    if (head.path != "/metrics") return rest_.admit(head);
+    net::Admission out;
+    out.place = net::Place::here;
+    out.handle = [this](net::Request& request) {
+      net::Response response;
+      const protocol::Caller caller{&request.head.headers, &request.head.peer, request.head.request_id};
+      try {
+        response.body = host_.metrics(caller);
+        response.headers.add("Content-Type", "text/plain; version=0.0.4");
+      } catch (const Error& e) {
+        response = net::error_response(401, e, request.head.request_id);
+      }
+      return response;
+    };
+    return out;
+  }
+  void finished(const net::Head& head, int status, std::int64_t micros, std::uint64_t in, std::uint64_t out) override {
+    rest_.finished(head, status, micros, in, out);
+  }
+
+ private:
+  Host& host_;
+  protocol::Rest rest_;
+};
+
+class Worker {
+ public:
+  Worker(Link& link, const WorkerSettings& settings, sys::Descriptor listening, CrashNote& note, OnlineStore& online)
+      : link_(link),
+        settings_(settings),
+        online_(online),
+        files_(sys::read_files(settings.models)),
+        ids_(clock_, random_),
+        predictions_(clock_, random_, [this](const LogSegment& segment) { hand_on(segment); }),
+        host_(clock_, &note, &predictions_),
+        front_(host_, settings.body_bytes_max, metrics_),
+        loader_(infer::Runtime::load(settings.runtime), {}) {
+    loader_.around_loading = [&note](const std::string& sha256, const std::function<void()>& load) {
+      const AtWork loading(&note.loading, sha256);
+      load();
+    };
+    listen_for_grpc();
+    confine_calls();
+    listening_ = std::move(listening);
+    if (!settings.has_plan) listen_for_http();
+    reporter_ = std::thread([this] { report(); });
+  }
+
+  ~Worker() {
+    {
+      Lock lock(mu_);
+      stopping_ = true;
+      woken_.notify_all();
+    }
+    reporter_.join();
+    if (grpc_) grpc_->stop(kDrainUs);
+    if (http_) http_->stop(kDrainUs);
+    host_.close();
+    predictions_.flush();
+  }
+
+  void follow() {
+    while (auto said = link_.receive()) {
+      const auto& message = said->as_object();
+      if (message.contains("stop")) return;
+      if (const auto* plan = message.if_contains("plan")) apply(plan->as_object());
+      if (const auto* lost = message.if_contains("lost"))
+        predictions_.lost(std::string(lost->at("endpoint").as_string()), lost->at("rows").to_number<std::uint64_t>());
+    }
+  }
+
+ private:
+  std::optional<net::TlsFiles> tls() const {
+    if (settings_.certificate_file.empty()) return std::nullopt;
+    return net::TlsFiles{settings_.certificate_file, settings_.key_file, settings_.client_ca_file};
+  }
+
+  // Needs nothing that is forbidden by now: its socket listens already.
+  void listen_for_http() {
+    net::ServerLimits limits;
+    limits.io_threads = static_cast<std::size_t>(settings_.http_threads);
+    limits.worker_threads = 1;
+    limits.connections_max = static_cast<std::size_t>(settings_.connections_max);
+    limits.requests_max = limits.connections_max;
+    limits.host_names = settings_.host_names;
+    http_ = std::make_unique<net::Server>(listening_.release(), settings_.listen, tls(), limits, front_, clock_, ids_,
+                                          metrics_);
+  }
+
+  void listen_for_grpc() {
+    const auto colon = settings_.grpc.rfind(':');
+    if (colon == std::string::npos) return;
+    protocol::GrpcLimits limits;
+    limits.threads = static_cast<std::size_t>(settings_.grpc_threads);
+    limits.first_loop = static_cast<std::size_t>(settings_.http_threads);
+    limits.share_port = true;
+    limits.message_bytes_max = static_cast<std::size_t>(settings_.body_bytes_max);
+    const auto port = static_cast<std::uint16_t>(parse_int(settings_.grpc.substr(colon + 1)).value_or(0));
+    grpc_ = std::make_unique<protocol::GrpcServer>(settings_.grpc.substr(0, colon), port, tls(), limits, host_, clock_,
+                                                   ids_, metrics_);
+  }
+
+  Bytes read_model(const std::string& sha256) {
+    auto bytes = files_->read_all(model_file(sha256), std::size_t{2} << 30);
+    if (crypto::sha256(bytes).hex() != sha256) throw Error(Code::corrupt, "the model's file is not what it was");
+    return bytes;
+  }
+
+  void apply(const json::object& message) {
+    Loader::Source source;
+    source.bytes = [this](const std::string& sha256) { return read_model(sha256); };
+    for (const auto& bad : message.at("quarantined").as_object())
+      source.quarantined[std::string(bad.key())] = std::string(bad.value().as_string());
+    take_spaces(message.at("spaces").as_object());
+    const auto text = files_->read_all(kPlanFile, kPlanBytesMax);
+    const auto plan = decode<traffic::Plan>(parse_json(as_text(text)), "serving plan");
+    std::string prefix;
+    for (const auto& endpoint : plan.endpoints)
+      if (endpoint.features) prefix = endpoint.features->prefix;  // a platform has one store
+    source.features = {online_.reader(prefix), spaces_};
+    const auto before = host_.catalogue();
+    host_.publish(loader_.make(plan, before.get(), source));
+    if (!http_) listen_for_http();
+    {
+      Lock lock(mu_);
+      states_ = loader_.states();
+    }
+    send_report(loader_.states());
+  }
+
+  // We may write nowhere: the supervisor keeps it, and sends it on.
+  void hand_on(const LogSegment& segment) { link_.send(json::object{{"segment", encode(segment)}}); }
+
+  void take_spaces(const json::object& told) {
+    std::erase_if(spaces_, [&](const auto& entry) { return !told.contains(entry.first); });
+    for (const auto& space : told)
+      if (!spaces_.contains(space.key()))
+        spaces_.emplace(space.key(), space_of(decode<traffic::SpaceKeys>(space.value(), "keys of a space")));
+  }
+
+  void send_report(const std::vector<VariantState>& states) {
+    const auto catalogue = host_.catalogue();
+    json::array variants;
+    for (const auto& state : states) {
+      json::object one{{"tenant", state.tenant},   {"project", state.project}, {"endpoint", state.endpoint},
+                       {"variant", state.variant}, {"version", state.version}, {"state", state.state},
+                       {"reason", state.reason}};
+      for (const auto& endpoint : catalogue->endpoints) {
+        if (endpoint.plan.tenant != state.tenant || endpoint.plan.project != state.project ||
+            endpoint.plan.name != state.endpoint)
+          continue;
+        for (const auto& variant : endpoint.variants) {
+          if (variant.plan.name != state.variant) continue;
+          const auto latency = variant.counts->latency.snapshot();
+          one["requests"] = variant.counts->success.count.load();
+          one["failures"] = variant.counts->fail.count.load();
+          one["rows"] = variant.counts->rows.load();
+          one["p50_us"] = quantile_us(latency, 0.5);
+          one["p99_us"] = quantile_us(latency, 0.99);
+        }
+      }
+      variants.push_back(std::move(one));
+    }
+    try {
+      link_.send(json::object{
+          {"report", json::object{{"fingerprint", catalogue->fingerprint}, {"variants", std::move(variants)}}}});
+    } catch (const Error&) {
+      // The supervisor is gone, and so are we, soon.
+    }
+  }
+
+  void report() {
+    for (;;) {
+      std::vector<VariantState> states;
+      {
+        Lock lock(mu_);
+        if (!stopping_) lock.wait_for(woken_, kReportEvery);
+        if (stopping_) return;
+        states = states_;
+      }
+      if (online_.was_replaced()) {
+        log::info("online_store_replaced", {{"directory", settings_.online}});
+        return link_.close();  // ends this process when its requests are answered; the next one opens the new store
+      }
+      send_report(states);
+    }
+  }
+
+  Link& link_;
+  const WorkerSettings settings_;
+  OnlineStore& online_;
+  std::map<std::string, std::shared_ptr<const online::Space>> spaces_;  // the follower's own
+  std::unique_ptr<sys::Files> files_;
+  sys::RealClock clock_;
+  sys::RealRandom random_;
+  sys::Ids ids_;
+  Metrics metrics_;
+  Predictions predictions_;
+  Host host_;
+  Front front_;
+  Loader loader_;
+  sys::Descriptor listening_;
+  std::unique_ptr<net::Server> http_;
+  std::unique_ptr<protocol::GrpcServer> grpc_;
+  std::thread reporter_;
+
+  Mutex mu_;  // guards everything below
+  std::condition_variable woken_;
+  std::vector<VariantState> states_ GUARDED_BY(mu_);
+  bool stopping_ GUARDED_BY(mu_) = false;
+};
+
+}  // namespace
+
+std::string model_file(const std::string& sha256) { return sha256 + ".onnx"; }
+
+int run_worker(sys::Descriptor end, sys::Descriptor listening, sys::Descriptor dial, CrashNote& note) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::signal(SIGTERM, SIG_IGN);  // the supervisor tells us by the link
+  ::signal(SIGINT, SIG_IGN);
+  leave_notes_in(note);
+  Link link(std::move(end));
+  const auto said = link.receive();
+  if (!said) return 1;
+  const auto settings = decode<WorkerSettings>(*said, "worker");
+  Dialled dialled(std::move(dial));
+  OnlineStore online(settings.online, settings.redis ? &dialled : nullptr);
+  // Before there is a second thread: Landlock holds for this one and those it starts.
+  const bool confined = confine_files(readable_for(settings));
+  Worker worker(link, settings, std::move(listening), note, online);
+  log::info("worker_confined", {{"files", confined}, {"calls", true}});
+  worker.follow();
+  return 0;
+}
+
+}  // namespace falaj::serve

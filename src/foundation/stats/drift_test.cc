@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of change: against closed forms, against naive versions, and by how often they cry wolf.
+#include "foundation/stats/drift.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "foundation/base/testing.h"
+#include "foundation/stats/calibration.h"
+#include "foundation/stats/change.h"
+#include "foundation/stats/distance.h"
+#include "foundation/stats/together.h"
+
+namespace falaj::stats {
+namespace {
+
+std::vector<double> draw(std::size_t n, std::mt19937_64& random, double mean = 0, double deviation = 1) {
+  std::normal_distribution<double> one(mean, deviation);
+  std::vector<double> out(n);
+  for (double& value : out) value = one(random);
+  return out;
+}
+
+Quantiles sketch(const std::vector<double>& values) {
+  Quantiles out;
+  for (const double value : values) out.add(value);
+  return out;
+}
+
+// Figures of tables that every book of statistics has.
+TEST(Drift, TailsAreThoseOfTheTables) {
+  EXPECT_NEAR(chi_square_p(3.841458820694124, 1), 0.05, 1e-12);
+  EXPECT_NEAR(chi_square_p(18.307038053275146, 10), 0.05, 1e-12);
+  EXPECT_NEAR(chi_square_p(149.44925277903882, 100), 0.001, 1e-10);
+  EXPECT_NEAR(chi_square_p(0.5, 2), std::exp(-0.25), 1e-14);
+  EXPECT_NEAR(chi_square_radius(10, 0.05), 18.307038053275146, 1e-6);
+  EXPECT_NEAR(normal_p(1.959963984540054), 0.05, 1e-14);
+  EXPECT_NEAR(student_p(2.2281388519649385, 10), 0.05, 1e-11);
+  EXPECT_NEAR(student_p(1, 1), 0.5, 1e-14);  // Cauchy's
+  EXPECT_NEAR(student_p(4.587, 10), 0.001, 1e-6);
+  EXPECT_NEAR(ks_test_p(1.3581015157406195 / (std::sqrt(5e7) + 0.12), 1e8, 1e8), 0.05, 1e-6);
+  EXPECT_EQ(chi_square_p(0, 3), 1);
+  EXPECT_EQ(chi_square_p(5, 0), 1);
+}
+
+TEST(Drift, SeveralAtOnceAsByDefinition) {
+  const std::vector<double> p = {0.01, 0.04, 0.03, 0.005, 1};
+  const auto strict = holm(p), lenient = benjamini_hochberg(p);
+  const std::vector<double> want_strict = {0.04, 0.09, 0.09, 0.025, 1}, want_lenient = {0.025, 0.05, 0.05, 0.025, 1};
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    EXPECT_NEAR(strict[i], want_strict[i], 1e-12) << i;
+    EXPECT_NEAR(lenient[i], want_lenient[i], 1e-12) << i;
+  }
+  EXPECT_TRUE(holm({}).empty());
+}
+
+TEST(Drift, EvidenceHasMeanOneByChance) {
+  // The integral of evidence over p from 0 to 1, in steps of equal ratio: what lies below 1e-300 is cut off.
+  double sum = 0;
+  for (double from = 1e-299; from < 1;) {
+    const double to = std::min(1.0, from * 1.001), middle = (from + to) / 2;
+    sum += evidence_of(middle) * (to - from);
+    from = to;
+  }
+  EXPECT_NEAR(sum + 1 / std::log(1e299), 1, 1e-3);
+  EXPECT_GT(evidence_of(1e-6), 1000);
+  EXPECT_NEAR(evidence_of(1 - 1.01e-4), evidence_of(1 - 0.99e-4), 1e-6);
+  EXPECT_TRUE(std::isfinite(evidence_of(0)));
+}
+
+// Streams in which nothing changes, each with a reference of its own, over many windows and columns.
+TEST(Drift, RarelyCriesWolf) {
+  constexpr double kLevel = 0.05;
+  constexpr std::size_t kColumns = 10, kWindows = 30, kReference = 2000, kWindow = 200;
+  const int streams = repeats(60);
+  int alarms = 0;
+  for (int stream = 0; stream < streams; ++stream) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(stream) + 1);
+    bool alarmed = false;
+    for (std::size_t column = 0; column < kColumns; ++column) {
+      const Quantiles reference = sketch(draw(kReference, random));
+      Evidence evidence;
+      for (std::size_t window = 0; window < kWindows; ++window) {
+        evidence.add(compare(reference, sketch(draw(kWindow, random)), kLevel / 2 / kColumns).p);
+        alarmed = alarmed || evidence.alarming(kLevel / 2, kWindows, kColumns);
+      }
+    }
+    alarms += alarmed ? 1 : 0;
+  }
+  // At most 5 %; more than so many of 60 would have a chance below one in a thousand even then.
+  EXPECT_LE(alarms, static_cast<int>(std::ceil(streams * 0.05 + 3.1 * std::sqrt(streams * 0.05 * 0.95))));
+}
+
+TEST(Drift, FindsWhatChangedAndWhen) {
+  std::mt19937_64 random(7);
+  const Quantiles reference = sketch(draw(20'000, random));
+  Evidence evidence;
+  std::uint64_t at = 0;
+  for (std::uint64_t window = 0; window < 40; ++window) {
+    evidence.add(compare(reference, sketch(draw(1000, random, window >= 20 ? 0.2 : 0)), 0.005).p);
+    if (at == 0 && evidence.alarming(0.005, 1000, 50)) at = window;
+  }
+  EXPECT_GE(at, 20u);
+  EXPECT_LE(at, 24u);
+  EXPECT_NEAR(static_cast<double>(evidence.since()), 20, 1);
+}
+
+TEST(Drift, CategoriesThatWereNeverSeenAreNotInfinitelyFar) {
+  const std::vector<double> reference = {500, 500, 0}, same = {52, 48, 0}, other = {50, 20, 30};
+  EXPECT_GT(compare(reference, same, 0.01).p, 0.05);
+  const Compared moved = compare(reference, other, 0.01);
+  EXPECT_LT(moved.p, 1e-6);
+  EXPECT_TRUE(std::isfinite(moved.distance));
+  const std::vector<double> one = {10.0}, none = {0.0, 0.0, 0.0};
+  EXPECT_EQ(compare(one, one, 0.01).p, 1);
+  EXPECT_EQ(compare(reference, none, 0.01).p, 1);
+}
+
+// Shares of tests that reject at 5 % and at 0.5 % when nothing differs.
+template <class Test>
+std::pair<double, double> rejected(int times, Test test) {
+  int some = 0, few = 0;
+  for (int i = 0; i < times; ++i) {
+    const double p = test(static_cast<std::uint64_t>(i) + 1);
+    some += p < 0.05 ? 1 : 0;
+    few += p < 0.005 ? 1 : 0;
+  }
+  return {some / static_cast<double>(times), few / static_cast<double>(times)};
+}
+
+TEST(Drift, TwoSampleTestsKeepTheirLevel) {
+  const int times = repeats(400);
+  const auto distance = [](std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    const auto a = sketch(draw(300, random)), b = sketch(draw(250, random));  // few enough to be exact
+    return ks_test_p(ks(a, b), 300, 250);
+  };
+  const auto shares = [](std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::vector<double> a(6), b(6);
+    for (int i = 0; i < 600; ++i) ++a[random() % 6], ++b[random() % 6];
+    return chi_square_test_p(a, b);
+  };
+  const auto stability = [](std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::vector<double> a(10), b(10);
+    for (int i = 0; i < 2000; ++i) ++a[random() % 10], ++b[random() % 10];
+    return population_stability_index(a, b) > psi_noise(2000, 2000, 10, 0.05)           ? 0.01
+           : jensen_shannon(a, b) > jensen_shannon_noise(2000, 2000, 10, 0.05) * 1.0001 ? 0.02
+                                                                                        : 1;
+  };
+  for (const auto& [some, few] : {rejected(times, distance), rejected(times, shares)}) {
+    EXPECT_LE(some, 0.05 + 4 * std::sqrt(0.05 * 0.95 / times));
+    EXPECT_GE(some, 0.01);
+    EXPECT_LE(few, 0.005 + 4 * std::sqrt(0.005 / times));
+  }
+  EXPECT_LE(rejected(times, stability).first, 0.06 + 4 * std::sqrt(0.05 * 0.95 / times));
+}
+
+std::vector<double> pairs(std::size_t n, std::mt19937_64& random, double correlation) {
+  std::vector<double> out;
+  std::normal_distribution<double> one;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double x = one(random);
+    out.push_back(x);
+    out.push_back(correlation * x + std::sqrt(1 - correlation * correlation) * one(random));
+  }
+  return out;
+}
+
+TEST(Drift, SeesAcrossColumnsWhatNoColumnShows) {
+  std::mt19937_64 random(3);
+  const auto before = pairs(1500, random, 0.6), after = pairs(1500, random, -0.6), same = pairs(1500, random, 0.6);
+  EXPECT_LT(classifier_test({before, 2}, {after, 2}, 1).p, 1e-6);
+  EXPECT_GT(classifier_test({before, 2}, {after, 2}, 1).statistic, 0.6);
+  EXPECT_LT(kernel_test({before, 2}, {after, 2}, 1).p, 1e-6);
+  EXPECT_GT(classifier_test({before, 2}, {same, 2}, 1).p, 0.001);
+  EXPECT_GT(kernel_test({before, 2}, {same, 2}, 1).p, 0.001);
+  const std::vector<double> few = {1, 2, 3, 4};
+  EXPECT_EQ(classifier_test({few, 2}, {before, 2}, 1).p, 1);
+  EXPECT_EQ(kernel_test({few, 2}, {before, 2}, 1).p, 1);
+}
+
+TEST(Drift, TestsAcrossColumnsKeepTheirLevel) {
+  const int times = repeats(200);
+  const auto by_classifier = [](std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    const auto a = pairs(150, random, 0.3), b = pairs(200, random, 0.3);
+    return classifier_test({a, 2}, {b, 2}, seed).p;
+  };
+  const auto by_kernel = [](std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    const auto a = pairs(300, random, 0.3), b = pairs(300, random, 0.3);
+    return kernel_test({a, 2}, {b, 2}, seed).p;
+  };
+  for (const auto& [some, few] : {rejected(times, by_classifier), rejected(times, by_kernel)}) {
+    EXPECT_LE(some, 0.05 + 4 * std::sqrt(0.05 * 0.95 / times));
+    EXPECT_LE(few, 0.005 + 4 * std::sqrt(0.005 / times));
+  }
+}
+
+TEST(Change, AdaptiveWindowKeepsWhatIsSteadyAndDropsWhatIsOld) {
+  std::mt19937_64 random(5);
+  Adwin steady;
+  int cuts = 0;
+  for (int i = 0; i < 20'000; ++i) cuts += steady.add(random() % 10 < 2 ? 1 : 0) ? 1 : 0;
+  EXPECT_LE(cuts, 2);
+  EXPECT_NEAR(steady.mean(), 0.2, 0.02);
+  EXPECT_TRUE(cuts > 0 || steady.count() == 20'000u);
+
+  Adwin changed;
+  for (int i = 0; i < 5000; ++i) changed.add(random() % 10 < 2 ? 1 : 0);
+  int noticed = -1;
+  for (int i = 0; i < 2000 && noticed < 0; ++i) {
+    const auto cut = changed.add(random() % 10 < 4 ? 1 : 0);
+    if (!cut) continue;
+    EXPECT_GT(cut->after, cut->before);
+    noticed = i;
+  }
+  EXPECT_GE(noticed, 0);
+  EXPECT_LE(noticed, 400);
+  for (int i = 0; i < 2000; ++i) changed.add(random() % 10 < 4 ? 1 : 0);
+  EXPECT_NEAR(changed.mean(), 0.4, 0.05);
+}
+
+// Every value kept, every place tried: what the buckets stand for.
+TEST(Change, AdaptiveWindowHoldsTheNewestValues) {
+  std::mt19937_64 random(11);
+  Adwin window;
+  std::vector<double> all;
+  for (int i = 0; i < 3000; ++i) {
+    all.push_back(static_cast<double>(random() % 1000) / 1000 * (i < 1500 ? 0.3 : 1));
+    window.add(all.back());
+    ASSERT_LE(window.count(), all.size());
+    const auto kept = static_cast<std::ptrdiff_t>(window.count());
+    const double sum = std::accumulate(all.end() - kept, all.end(), 0.0);
+    ASSERT_NEAR(window.mean(), sum / static_cast<double>(kept), 1e-9) << i;
+  }
+  EXPECT_LT(window.count(), 2000u);
+}
+
+TEST(Change, PageHinkleyAlarmsOnARise) {
+  std::mt19937_64 random(2);
+  std::normal_distribution<double> noise(0, 0.1);
+  PageHinkley watch(0.05, 5);
+  for (int i = 0; i < 5000; ++i) EXPECT_FALSE(watch.add(noise(random)));
+  int noticed = -1;
+  for (int i = 0; i < 200 && noticed < 0; ++i) noticed = watch.add(0.5 + noise(random)) ? i : -1;
+  EXPECT_GE(noticed, 0);
+  EXPECT_LE(noticed, 30);
+  EXPECT_EQ(watch.rise(), 0);
+}
+
+TEST(Calibration, TellsHowWellAModelDoesWithoutLabels) {
+  std::mt19937_64 random(9);
+  std::uniform_real_distribution<double> uniform;
+  const auto truth = [](double score) { return score * score; };  // its scores are too high
+  std::vector<std::pair<double, bool>> known;
+  for (int i = 0; i < 20'000; ++i) {
+    const double score = uniform(random);
+    known.emplace_back(score, uniform(random) < truth(score));
+  }
+  const Calibration calibration = Calibration::learn(known);
+  for (const double score : {0.1, 0.5, 0.9}) EXPECT_NEAR(calibration.of(score), truth(score), 0.05) << score;
+  ByteWriter bytes;
+  calibration.encode(bytes);
+  ByteReader in(bytes.bytes());
+  const Calibration back = Calibration::decode(in);
+  in.expect_end();
+  EXPECT_EQ(back.of(0.37), calibration.of(0.37));
+
+  // Other inputs, of which the model is less sure.
+  Quantiles scores;
+  double right = 0, positives = 0, ordered = 0, seen_positives = 0, seen_negatives = 0;
+  std::vector<std::pair<double, bool>> asked;
+  for (int i = 0; i < 20'000; ++i) {
+    const double score = 0.4 + 0.4 * uniform(random);
+    const bool label = uniform(random) < truth(score);
+    scores.add(score);
+    asked.emplace_back(score, label);
+    right += label == (truth(score) > 0.5) ? 1 : 0;
+    positives += label ? 1 : 0;
+  }
+  std::sort(asked.begin(), asked.end());
+  for (const auto& [score, label] : asked) {
+    if (label)
+      ordered += seen_negatives, ++seen_positives;
+    else
+      ++seen_negatives;
+  }
+  const Expected guess = expected(calibration, scores);
+  EXPECT_NEAR(guess.positives, positives / 20'000, 0.02);
+  EXPECT_NEAR(guess.accuracy, right / 20'000, 0.02);
+  EXPECT_NEAR(guess.auc, ordered / (seen_positives * seen_negatives), 0.02);
+  EXPECT_EQ(expected(calibration, Quantiles()).auc, 0.5);
+  EXPECT_EQ(Calibration::learn({}).of(1), 0.5);
+}
+
+}  // namespace
+}  // namespace falaj::stats

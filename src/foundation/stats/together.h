@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Whether rows of several numbers come from the same distribution: changes between columns, such as a correlation that
+// turned, which no column shows by itself.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace falaj::stats {
+
+// Rows of `width` numbers, one after the other. Not-a-number counts as the mean of its column.
+struct Rows {
+  std::span<const double> values;
+  std::size_t width = 0;
+  std::size_t count() const { return width == 0 ? 0 : values.size() / width; }
+};
+
+struct TwoSample {
+  double statistic = 0;
+  double p = 1;
+};
+
+// Whether a classifier that learned from half of the rows tells the other half of `a` from that of `b`: the area under
+// its curve, 0.5 for equal ones, with the p-value of Mann and Whitney's test, which holds whatever the classifier
+// learned (Lopez-Paz and Oquab, "Revisiting classifier two-sample tests", 2017). A logistic one, on standardised
+// columns, their squares and their products: means, variances and correlations.
+TwoSample classifier_test(Rows a, Rows b, std::uint64_t seed);
+
+// The kernel maximum mean discrepancy of pairs in blocks, whose mean is normal by chance (Zaremba, Gretton and
+// Blaschko, "B-tests", 2013); the kernel is Gaussian, as wide as the median distance. Time grows with count times the
+// root of it.
+TwoSample kernel_test(Rows a, Rows b, std::uint64_t seed);
+
+}  // namespace falaj::stats

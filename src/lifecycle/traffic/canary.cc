@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lifecycle/traffic/canary.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace falaj::traffic {
+namespace {
+
+constexpr double kDeviations = 3, kSlowerUs = 1'000;
+constexpr std::int64_t kFailuresMin = 3;  // one or two say nothing of a share
+constexpr double kMetricConfidence = 0.99, kMetricEffectMin = 0.01;
+
+// Surely lower, and by more than may be.
+bool is_worse(const CanaryRule& rule, const Observed& canary, const Observed& others) {
+  if (!rule.metric_drop_max) return false;
+  stats::SequentialTest test(std::max(*rule.metric_drop_max, kMetricEffectMin), kMetricConfidence);
+  const auto seen = test.look(others.labels, canary.labels);
+  return seen.bounded && seen.high < 0 && -seen.difference > *rule.metric_drop_max;
+}
+
+}  // namespace
+
+CanaryDecision decide(const CanaryRule& rule, const CanaryState& state, std::int64_t now_us, const Observed& canary,
+                      const Observed& others) {
+  using What = CanaryDecision::What;
+  if (canary.broken) return {What::roll_back, "it cannot be served"};
+  // A server that was started again counts from zero.
+  const bool restarted = canary.requests < state.requests || canary.failures < state.failures;
+  const auto answered = canary.requests - (restarted ? 0 : state.requests);
+  const auto failed = canary.failures - (restarted ? 0 : state.failures);
+  const auto asked = static_cast<double>(answered + failed);
+  const double allowed =
+      rule.failures_max * asked + kDeviations * std::sqrt(rule.failures_max * (1 - rule.failures_max) * asked);
+  if (failed >= kFailuresMin && static_cast<double>(failed) > allowed)
+    return {What::roll_back, fmt::format("{} of {} requests failed", failed, answered + failed)};
+  const bool slower = others.requests >= rule.requests_min && canary.p99_us > rule.slower_max * others.p99_us &&
+                      canary.p99_us - others.p99_us > kSlowerUs;
+  if (slower && answered >= rule.requests_min)
+    return {What::roll_back, fmt::format("its p99 is {:.1f} ms, that of the others {:.1f} ms", canary.p99_us / 1000,
+                                         others.p99_us / 1000)};
+  if (is_worse(rule, canary, others))
+    return {What::roll_back, fmt::format("the mean of its {} labels is {:.4g}, that of the others {:.4g}",
+                                         canary.labels.count, canary.labels.mean(), others.labels.mean())};
+  if (answered < rule.requests_min || now_us - state.since_us < rule.every_us) return {};
+  const auto why =
+      fmt::format("{} requests answered, {} failed, p99 {:.1f} ms", answered, failed, canary.p99_us / 1000);
+  const bool last = state.step + 1 >= static_cast<std::int64_t>(rule.steps.size());
+  return {last ? What::promote : What::advance, why};
+}
+
+}  // namespace falaj::traffic

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "foundation/base/shape.h"
+#include "foundation/stats/sequential.h"
+
+namespace falaj::traffic {
+
+// How a new variant takes over, and what stops it.
+struct CanaryRule {
+  std::string variant;
+  std::vector<double> steps = {5, 25, 50, 100};  // its share in percent, one after the other
+  std::int64_t every_us = 600'000'000;           // at least so long at each
+  std::int64_t requests_min = 100;               // and so many answered
+  double failures_max = 0.01;                    // share of its requests
+  double slower_max = 1.5;                       // its p99 against that of the others
+  std::optional<double> metric_drop_max;         // how much lower the mean of its labels may be
+};
+
+// What was seen of the variant, or of all the others together, since it was loaded.
+struct Observed {
+  std::int64_t requests = 0, failures = 0;
+  double p99_us = 0;
+  bool broken = false;     // it could not be loaded, or crashed its server
+  stats::Sample labels{};  // of what it predicted
+};
+
+struct CanaryState {
+  std::int64_t step = 0;  // place in CanaryRule::steps
+  std::int64_t since_us = 0;
+  std::int64_t requests = 0, failures = 0;  // of the variant when the step began
+};
+
+struct CanaryDecision {
+  enum class What { wait, advance, promote, roll_back };
+  What what = What::wait;
+  std::string why;
+};
+
+// Pure. What to do with a canary now. A difference counts only when it is more than chance: failures by three standard
+// deviations, latency by more than a millisecond, labels by a test that may be looked at any time.
+CanaryDecision decide(const CanaryRule& rule, const CanaryState& state, std::int64_t now_us, const Observed& canary,
+                      const Observed& others);
+
+}  // namespace falaj::traffic
+
+template <>
+struct falaj::Shape<falaj::traffic::CanaryRule> {
+  using T = traffic::CanaryRule;
+  static constexpr std::string_view name = "CanaryRule";
+  static constexpr auto fields = std::make_tuple(
+      field("variant", &T::variant, "Which variant takes over, step by step.").required().length(1, 63),
+      field("steps", &T::steps, "Its share in percent at each step, growing to 100.").length(1, 20),
+      field("every", &T::every_us, "At least so long at each step.").duration().range(1'000'000, 2'592'000'000'000),
+      field("requestsMin", &T::requests_min, "And so many requests answered by it.").range(1, 1'000'000'000),
+      field("failuresMax", &T::failures_max, "Share of its requests that may fail before it is rolled back.")
+          .range(0, 1),
+      field("slowerMax", &T::slower_max, "Its p99 against that of the others before it is rolled back.").range(1, 1000),
+      field("metricDropMax", &T::metric_drop_max,
+            "How much lower than that of the others the mean of its labels may be before it is rolled back; absent: "
+            "labels are not looked at.")
+          .range(0, 1'000'000'000));
+};
