@@ -67,12 +67,6 @@ double total(std::span<const double> counts) { return std::accumulate(counts.beg
 
 }  // namespace
 
-double gap_p(double gap, double count) { return std::min(1.0, 2 * std::exp(-2 * count * gap * gap)); }
-
-double gap_radius(double count, double level) {
-  return count <= 0 ? 1 : std::min(1.0, std::sqrt(std::log(2 / level) / (2 * count)));
-}
-
 double chi_square_p(double statistic, double freedom) {
   return freedom <= 0 ? 1 : gamma_above(freedom / 2, statistic / 2);
 }
@@ -92,40 +86,6 @@ double normal_p(double z) { return std::erfc(std::abs(z) / std::sqrt(2.0)); }
 
 double student_p(double t, double freedom) {
   return freedom <= 0 ? 1 : beta_below(freedom / 2, 0.5, freedom / (freedom + t * t));
-}
-
-Compared compare(const Quantiles& reference, const Quantiles& window, double level) {
-  if (reference.count() == 0 || window.count() == 0) return {};
-  const double known = static_cast<double>(reference.count()), seen = static_cast<double>(window.count());
-  Compared out;
-  out.distance = ks(reference, window);
-  // A sketch that never had to compact is exact.
-  const auto blur = [](const Quantiles& sketch) {
-    return sketch.sorted().size() == sketch.count() ? 0 : sketch.rank_error_everywhere();
-  };
-  out.radius = gap_radius(known, level) + blur(reference) + blur(window);
-  out.p = gap_p(std::max(0.0, out.distance - out.radius), seen);
-  return out;
-}
-
-Compared compare(std::span<const double> reference, std::span<const double> window, double level) {
-  CHECK(reference.size() == window.size(), "both count the same categories");
-  const double known = total(reference), seen = total(window);
-  Compared out;
-  if (known <= 0 || seen <= 0) return out;
-  double squares = 0, freedom = -1;
-  for (std::size_t i = 0; i < reference.size(); ++i) {
-    if (reference[i] <= 0 && window[i] <= 0) continue;
-    ++freedom;
-    const double share = std::max(reference[i], 0.5) / known, difference = window[i] / seen - share;
-    squares += difference * difference / share;
-  }
-  if (freedom < 1) return out;
-  out.distance = std::sqrt(squares);
-  out.radius = std::sqrt(chi_square_radius(freedom, level) / known);
-  const double left = std::max(0.0, out.distance - out.radius);
-  out.p = chi_square_p(left * left * seen, freedom);
-  return out;
 }
 
 double ks_test_p(double gap, double count_a, double count_b) {
@@ -199,33 +159,62 @@ std::vector<double> benjamini_hochberg(std::span<const double> p) {
   return out;
 }
 
-double evidence_of(double p) {
-  if (p >= 1) return 0.5;  // the limit
-  const double l = std::log(std::max(p, 1e-300));
-  const double q = std::exp(l);
-  const double near = 1 - p;
-  if (near < 1e-4) return 0.5 + near / 6;  // of the same series: the quotient loses its digits there
-  return std::min(1e300, (1 - q + q * l) / (q * l * l));
+namespace {
+
+constexpr std::size_t kBins = 10;
+
+// How many independent values a sketch is worth: an error of ranks adds to the variance of a share as fewer values
+// would. rank_error() is 2.58 deviations; a bin of a tenth has a variance of 0.09 by the count.
+double worth(const Quantiles& sketch, double weight) {
+  const double deviation = sketch.rank_error() / 2.58;
+  const bool exact = sketch.sorted().size() == sketch.count();
+  const double count = static_cast<double>(sketch.count()) * weight;
+  return 1 / (1 / count + (exact ? 0 : deviation * deviation / 0.09));
 }
 
-void Evidence::add(double p) {
-  const double e = evidence_of(p);
-  if (best_ <= 1) {  // what was seen so far speaks against a change: one begins here at the earliest
-    best_ = 1;
-    since_ = windows_;
+std::vector<double> scaled(std::vector<double> counts, double to) {
+  const double factor = to / total(counts);
+  for (double& count : counts) count *= factor;
+  return counts;
+}
+
+}  // namespace
+
+double differ_p(const Quantiles& reference, const Quantiles& window, double weight) {
+  if (reference.count() == 0 || window.count() == 0) return 1;
+  const double known = worth(reference, weight), seen = worth(window, weight);
+  const auto cuts = edges(reference, kBins);
+  const double by_rank = ks_test_p(ks(reference, window), known, seen),
+               by_bins = chi_square_test_p(scaled(counts(reference, cuts), known), scaled(counts(window, cuts), seen));
+  return std::min(1.0, 2 * std::min(by_rank, by_bins));
+}
+
+double differ_p(std::span<const double> reference, std::span<const double> window, double weight) {
+  CHECK(reference.size() == window.size(), "both count the same categories");
+  const double known = total(reference) * weight, seen = total(window) * weight;
+  if (known <= 0 || seen <= 0) return 1;
+  // Far out, where one in a million is judged, chi-square is not the law of counts that are small: the rare ones are
+  // counted as one.
+  constexpr double kFew = 10;
+  std::vector<double> a{0}, b{0};
+  for (std::size_t i = 0; i < reference.size(); ++i) {
+    const double of_a = reference[i] * weight, of_b = window[i] * weight;
+    if ((of_a + of_b) * std::min(known, seen) / (known + seen) < kFew) {
+      a[0] += of_a;
+      b[0] += of_b;
+    } else {
+      a.push_back(of_a);
+      b.push_back(of_b);
+    }
   }
-  best_ = std::min(1e300, best_ * e);
-  sum_ = std::min(1e300, (sum_ + 1) * e);
-  ++windows_;
+  return chi_square_test_p(a, b);
 }
 
-Evidence Evidence::of(double sum, std::uint64_t windows, std::uint64_t since, double best) {
-  Evidence out;
-  out.sum_ = sum;
-  out.windows_ = windows;
-  out.since_ = since;
-  out.best_ = best;
-  return out;
+double chance_at_all(double p, std::uint64_t windows, std::uint64_t horizon, std::size_t family) {
+  const double span = static_cast<double>(std::max<std::uint64_t>(1, horizon)), length = static_cast<double>(windows);
+  const double looks =
+      windows <= 1 ? 2 * span : 2 * static_cast<double>(Blocks<Quantiles>::kDoublings) * 2 * span / length;
+  return std::min(1.0, p * looks * static_cast<double>(family));
 }
 
 }  // namespace falaj::stats

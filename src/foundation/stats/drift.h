@@ -1,27 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Whether what comes in still looks like what was seen before, with a stated chance of crying wolf.
-//
-// A reference is itself a sample, and every window is compared with the same one: its own error does not average out
-// over windows. So each distance is first made smaller by a radius within which the reference lies around the truth
-// (up to a stated chance), and what is left is held against the window's noise alone. The p-values of windows are then
-// independent given the reference, and evidence may be added up over time.
+// Whether what comes in still looks like what was seen before, with a stated chance of crying wolf: in any window and
+// any column, however often one looks. The reference is a sample as well, and is held to be no better known than that.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "foundation/stats/quantiles.h"
 
 namespace falaj::stats {
 
-// The chance that a sample of so many lies at least so far from its distribution, for any distribution: twice
-// exp(-2 count gap^2) (Dvoretzky, Kiefer and Wolfowitz; the constant is Massart's).
-double gap_p(double gap, double count);
-// The gap that a sample of so many exceeds with chance `level`.
-double gap_radius(double count, double level);
 // The chance that a chi-square variable with so many degrees of freedom is at least this.
 double chi_square_p(double statistic, double freedom);
 double chi_square_radius(double freedom, double level);  // what it exceeds with chance `level`
@@ -30,20 +24,14 @@ double normal_p(double z);
 // And Student's with so many degrees of freedom: for a mean over a deviation that was itself estimated.
 double student_p(double t, double freedom);
 
-// What one window says of one column.
-struct Compared {
-  double distance = 0;  // in the unit of the test
-  double radius = 0;    // of it, the part that is the reference's own error
-  double p = 1;         // chance of the rest, were nothing different
-};
+// The chance that two samples of one distribution differ as much. `weight`: how many independent values one value is
+// worth, less than 1 where neighbours are alike. Numbers: by the largest gap of ranks, which sees shifts, and by counts
+// between the reference's deciles, which see what is wider, narrower or twofold. What sketches blur counts as noise.
+double differ_p(const Quantiles& reference, const Quantiles& window, double weight = 1);
+// Categories, counted over the same ones.
+double differ_p(std::span<const double> reference, std::span<const double> window, double weight = 1);
 
-// Numbers: the largest gap of ranks. `level`: chance that the reference is worse than its radius says.
-Compared compare(const Quantiles& reference, const Quantiles& window, double level);
-// Categories, counted over the same ones: the distance of shares, each in units of its own deviation. A window that has
-// what the reference never had is compared with half a case of it.
-Compared compare(std::span<const double> reference, std::span<const double> window, double level);
-
-// Two samples as equals, neither being the reference of many: the usual tests.
+// The usual tests.
 double ks_test_p(double gap, double count_a, double count_b);  // asymptotic, with Stephens' correction
 double chi_square_test_p(std::span<const double> a, std::span<const double> b);
 // Of distances that are about quadratic in the difference of shares, over so many bins: what chance alone exceeds with
@@ -55,30 +43,42 @@ double jensen_shannon_noise(double count_a, double count_b, std::size_t bins, do
 std::vector<double> holm(std::span<const double> p);                // chance of any false one
 std::vector<double> benjamini_hochberg(std::span<const double> p);  // share of false ones among the rejected
 
-// Adds up what windows say: evidence is multiplied from the moment that fits best, all moments weighing the same
-// (Shiryaev and Roberts, with e-values in place of likelihood ratios; Shin, Ramdas and Rinaldo, "E-detectors", 2022).
-// While nothing changes the chance that sum() reaches windows/level within that many windows is at most `level`.
-class Evidence {
+// Windows one by one, and the newest 2, 4, 8 ... of them together, every half such a block: a change too small to see
+// in one window is seen in many. A Sample has merge().
+template <class Sample>
+class Blocks {
  public:
-  void add(double p);
-  double sum() const { return sum_; }
-  std::uint64_t since() const { return since_; }  // the window, counted from 0, from which on the evidence is strongest
-  std::uint64_t windows() const { return windows_; }
-  // Whether so much is not chance: a false alarm within `horizon` windows has at most the chance `level`, when `family`
-  // such are kept side by side for any of them.
-  bool alarming(double level, std::uint64_t horizon, std::size_t family) const {
-    return sum_ >= static_cast<double>(horizon) * static_cast<double>(family) / level;
+  static constexpr std::size_t kDoublings = 6;
+  static constexpr std::uint64_t kWindowsMax = std::uint64_t{1} << kDoublings;
+
+  // Calls look(sample, windows) for each block that ends with this window, the shortest first.
+  template <class Look>
+  void add(Sample window, Look look) {
+    ++windows_;
+    look(std::as_const(window), std::uint64_t{1});
+    Sample ended = std::move(window);  // the newest 2^i windows
+    for (std::size_t i = 0; i < kDoublings; ++i) {
+      if (!before_[i]) {
+        before_[i] = std::move(ended);
+        return;
+      }
+      Sample both = *before_[i];
+      both.merge(ended);
+      look(std::as_const(both), std::uint64_t{2} << i);
+      before_[i] = std::move(ended);
+      if ((windows_ >> i) % 2 == 1) return;
+      ended = std::move(both);
+    }
   }
-  static Evidence of(double sum, std::uint64_t windows, std::uint64_t since, double best);
-  double best() const { return best_; }
+  std::uint64_t windows() const { return windows_; }
 
  private:
-  double sum_ = 0, best_ = 0;
-  std::uint64_t windows_ = 0, since_ = 0;
+  std::array<std::optional<Sample>, kDoublings> before_;  // the 2^i windows before those of the next such block
+  std::uint64_t windows_ = 0;
 };
 
-// How many times more likely such a p-value is when something changed than by chance; its mean is 1 by chance, whatever
-// the change (the mixture of all powers of p; Vovk and Wang, "E-values", 2021). At most 1e300.
-double evidence_of(double p);
+// The chance that any block of any of `family` columns shows by chance what this one of so many windows shows (p),
+// within `horizon` windows. Half of it belongs to single windows, the rest to all longer blocks alike.
+double chance_at_all(double p, std::uint64_t windows, std::uint64_t horizon, std::size_t family);
 
 }  // namespace falaj::stats
