@@ -2,7 +2,7 @@
 // How often drift is reported where there is none, and how soon where there is: beside what is usually done, on the
 // same streams. Streams have 50 columns and windows of 500 rows.
 //   drift_bench [--streams N] [--trials N] [--export DIRECTORY]
-// --export writes one stream of each kind and what our statistics say of it, for others to say the same.
+// --export writes streams and what we say of them, for others to look at the same: tests/clients/compare_drift.py
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -334,15 +334,18 @@ void delays(int trials) {
     }
 }
 
-// ---- for others to compute the same
+// ---- for others to look at the same
 
-void export_samples(const std::string& directory) {
-  Random random(1);
+json::array list(const Values& values) { return json::array(values.begin(), values.end()); }
+
+json::object statistics(Random& random) {
   // Few enough values for sketches to be exact.
   const auto a = many(300, [&] { return normal(random); }), b = many(280, [&] { return 0.3 + 1.2 * normal(random); });
   Values x(kCategories), y(kCategories), errors;
-  for (int i = 0; i < 3000; ++i)
-    ++x[draw_category(random)], ++y[(draw_category(random) + (i % 9 == 0 ? 1 : 0)) % kCategories];
+  for (int i = 0; i < 3000; ++i) {
+    ++x[draw_category(random)];
+    ++y[(draw_category(random) + (i % 9 == 0 ? 1 : 0)) % kCategories];
+  }
   for (int i = 0; i < 4000; ++i)
     errors.push_back(std::generate_canonical<double, 53>(random) < (i < 2000 ? 0.2 : 0.35) ? 1 : 0);
   Adwin adwin(0.002);
@@ -352,20 +355,59 @@ void export_samples(const std::string& directory) {
     if (adwin.add(errors[i])) cuts.push_back(i);
     if (hinkley.add(errors[i])) rises.push_back(i);
   }
-  const auto list = [](const Values& values) { return json::array(values.begin(), values.end()); };
   const auto first = sketch(a), second = sketch(b);
-  std::ofstream(directory + "/drift.json")
-      << json::serialize(json::object{{"a", list(a)},
-                                      {"b", list(b)},
-                                      {"x", list(x)},
-                                      {"y", list(y)},
-                                      {"errors", list(errors)},
-                                      {"ks", ks(first, second)},
-                                      {"ks_p", ks_test_p(ks(first, second), 300, 280)},
-                                      {"wasserstein", wasserstein(first, second)},
-                                      {"chi_square_p", chi_square_test_p(x, y)},
-                                      {"adwin", std::move(cuts)},
-                                      {"page_hinkley", std::move(rises)}});
+  const double gap = ks(first, second);
+  return {{"a", list(a)},
+          {"b", list(b)},
+          {"x", list(x)},
+          {"y", list(y)},
+          {"errors", list(errors)},
+          {"ks", gap},
+          {"ks_p", ks_test_p(gap, 300, 280)},
+          {"wasserstein", wasserstein(first, second)},
+          {"jensen_shannon", jensen_shannon(x, y)},
+          {"chi_square_p", chi_square_test_p(x, y)},
+          {"adwin", std::move(cuts)},
+          {"page_hinkley", std::move(rises)}};
+}
+
+// A stream column by column, each its reference and then its windows, as 64-bit numbers; and when we alarm.
+std::size_t write_stream(std::ofstream& out, std::uint64_t seed, std::size_t windows, double shift) {
+  Random random(seed);
+  std::size_t first = 0;
+  const auto write = [&](const Values& values) {
+    out.write(reinterpret_cast<const char*>(values.data()),
+              static_cast<std::streamsize>(values.size() * sizeof(double)));
+  };
+  for (std::size_t column = 0; column < kColumns; ++column) {
+    const auto one = [&] { return draw(column, random); };
+    const auto reference = many(kReferenceRows, one);
+    write(reference);
+    NumberColumn watched(reference);
+    for (std::size_t w = 0; w < windows; ++w) {
+      const auto window = many(kWindowRows, [&] { return one() + (column == 0 ? shift : 0); });
+      write(window);
+      watched.look(window, windows);
+    }
+    const auto at = watched.watched.alarms.ours;
+    if (at > 0 && (first == 0 || at < first)) first = at;
+  }
+  return first;
+}
+
+void export_all(const std::string& directory, int streams) {
+  constexpr std::size_t kWindows = 8;
+  Random random(1);
+  json::object told{{"statistics", statistics(random)}, {"columns", kColumns}, {"reference_rows", kReferenceRows},
+                    {"window_rows", kWindowRows},       {"windows", kWindows}, {"streams", streams}};
+  for (const auto& [name, shift] : {std::pair{"quiet", 0.0}, {"small", 0.15}, {"large", 0.5}}) {
+    std::ofstream out(directory + "/" + name + ".f64", std::ios::binary);
+    json::array alarms;
+    for (int stream = 0; stream < streams; ++stream)
+      alarms.push_back(write_stream(out, static_cast<std::uint64_t>(stream) + 1, kWindows, shift));
+    told[name] = std::move(alarms);
+  }
+  std::ofstream(directory + "/drift.json") << json::serialize(told);
 }
 
 int run(std::span<char*> arguments) {
@@ -383,7 +425,7 @@ int run(std::span<char*> arguments) {
       throw Error(Code::invalid, "unknown option " + name);
   }
   if (!directory.empty()) {
-    export_samples(directory);
+    export_all(directory, std::min(streams, 20));
     return 0;
   }
   false_alarms(streams);
