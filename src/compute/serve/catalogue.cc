@@ -106,6 +106,19 @@ void Loader::lay_out_log(ServedEndpoint& endpoint) {
       state.reason = layout->problem;
 }
 
+// What is to be hidden from a log must not be missed here by the same slip of the pen.
+void Loader::watch(ServedEndpoint& endpoint, const ServedEndpoint* before) const {
+  if (!endpoint.plan.watch || (endpoint.plan.log && !endpoint.log)) return;
+  for (auto& variant : endpoint.variants) {
+    auto cells = watch_cells(endpoint, variant);
+    const auto* same = find_variant(before, variant.plan.name);
+    const auto rate = endpoint.plan.watch->rows_per_second;
+    const bool goes_on = same && same->slot == variant.slot && same->watched && same->watched->cells() == cells &&
+                         same->watched->rows_per_second() == rate;
+    variant.watched = goes_on ? same->watched : std::make_shared<WatchStream>(std::move(cells), rate);
+  }
+}
+
 void Loader::find_features(ServedEndpoint& endpoint, const ServedEndpoint* before, const FeatureStore& store) {
   const auto& plan = endpoint.plan;
   if (!plan.features) return;
@@ -160,6 +173,7 @@ std::shared_ptr<const Catalogue> Loader::make(const traffic::Plan& plan, const C
     }
     find_features(endpoint, was, source.features);
     lay_out_log(endpoint);
+    watch(endpoint, was);
     made->endpoints.push_back(std::move(endpoint));
     add_names(*made, static_cast<std::uint32_t>(made->endpoints.size() - 1));
   }

@@ -14,6 +14,7 @@
 #include "compute/infer/model.h"
 #include "compute/serve/counts.h"
 #include "compute/serve/features.h"
+#include "compute/serve/watching.h"
 #include "foundation/base/bytes.h"
 #include "lifecycle/traffic/plan.h"
 
@@ -34,9 +35,10 @@ struct ServedVariant {
   std::shared_ptr<const Held> held;
   std::shared_ptr<Counts> counts;  // goes on as long as endpoint, variant and version stay the same
   infer::BatchRule rule;
-  infer::Micros target_p99{0};  // 0: none; else the rule is the server's to find
-  std::uint32_t slot = 0;       // of its queues in the lanes: one for each endpoint, variant and version
-  std::string name_ending{};    // of what its predictions are called, after the id
+  infer::Micros target_p99{0};             // 0: none; else the rule is the server's to find
+  std::uint32_t slot = 0;                  // of its queues in the lanes: one for each endpoint, variant and version
+  std::string name_ending{};               // of what its predictions are called, after the id
+  std::shared_ptr<WatchStream> watched{};  // null: nobody watches
 };
 
 struct ServedEndpoint {
@@ -94,6 +96,7 @@ class Loader {
   void warm_up(const Held& held) const;
   void find_features(ServedEndpoint& endpoint, const ServedEndpoint* before, const FeatureStore& store);
   void lay_out_log(ServedEndpoint& endpoint);
+  void watch(ServedEndpoint& endpoint, const ServedEndpoint* before) const;
 
   infer::Runtime runtime_;
   infer::LoadOptions options_;

@@ -160,6 +160,7 @@ void Inquiry::answer(const infer::Ran& ran) noexcept {
   auto& counts = *variant_.counts;
   try {
     // First, as what the request brought is gone when it is answered.
+    if (variant_.watched) variant_.watched->see(inputs, ran.outputs, wanted, rows, clock_);
     if (log_ && endpoint_.log && traffic::place_of(id_) < endpoint_.plan.log->share) keep(ran);
     tell(ran);
   } catch (const std::exception& e) {

@@ -34,13 +34,6 @@ bool is_personal(const traffic::Endpoint& endpoint, const std::string& name) {
   return false;
 }
 
-Hide hide_of(const traffic::Endpoint& endpoint, const std::string& name) {
-  const auto& columns = endpoint.log->columns;
-  const auto found = columns.find(name);
-  if (found == columns.end()) return is_personal(endpoint, name) ? Hide::drop : Hide::nothing;
-  return found->second == "mask" ? Hide::mask : found->second == "drop" ? Hide::drop : Hide::hash;
-}
-
 // Of one value in a dataset; "" for those that have no type there.
 std::string_view type_of(Element element) {
   switch (element) {
@@ -250,6 +243,13 @@ void pack_one(std::string& to, const infer::TensorView& tensor) {
 }
 
 }  // namespace
+
+Hide hide_of(const traffic::Endpoint& endpoint, const std::string& name) {
+  if (endpoint.log)
+    if (const auto found = endpoint.log->columns.find(name); found != endpoint.log->columns.end())
+      return found->second == "mask" ? Hide::mask : found->second == "drop" ? Hide::drop : Hide::hash;
+  return is_personal(endpoint, name) ? Hide::drop : Hide::nothing;
+}
 
 LogLayout layout_of(const ServedEndpoint& endpoint) {
   LogLayout out;

@@ -22,6 +22,9 @@ struct LogColumn {
 };
 
 enum class Hide : std::uint8_t { nothing, mask, drop, hash };
+// How an input or output is hidden where values are kept: as its log says; without a word, what is about people is not
+// kept.
+Hide hide_of(const traffic::Endpoint& endpoint, const std::string& name);
 
 // The columns of an endpoint's log: of every variant, so that each line has all of them.
 struct LogLayout {

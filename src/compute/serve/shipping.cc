@@ -28,6 +28,7 @@ void Supervisor::take_segment(const json::value& segment) {
 }
 
 void Supervisor::tell_lost(const json::object& segment) {
+  if (segment.contains("watched")) return;  // no rows of the log
   const auto text = [&](const char* key) { return std::string_view(segment.at(key).as_string()); };
   const auto said = json::object{
       {"lost", json::object{{"endpoint", fmt::format("{}.{}.{}", text("tenant"), text("project"), text("endpoint"))},
@@ -43,16 +44,20 @@ void Supervisor::tell_lost(const json::object& segment) {
 
 void Supervisor::send_batch(client::ApiClient& control, const std::vector<json::object>& segments) {
   json::array pieces;
-  for (const auto& segment : segments)
-    pieces.push_back(
-        json::object{{"segment", segment.at("segment")}, {"rows", segment.at("rows")}, {"lines", segment.at("lines")}});
   const auto& first = segments.front();
+  const bool watched = first.contains("watched");
+  for (const auto& segment : segments)
+    pieces.push_back(watched ? json::object{{"segment", segment.at("segment")}, {"watched", segment.at("watched")}}
+                             : json::object{{"segment", segment.at("segment")},
+                                            {"rows", segment.at("rows")},
+                                            {"lines", segment.at("lines")}});
+  json::object body{{"tenant", first.at("tenant")},
+                    {"project", first.at("project")},
+                    {"endpoint", first.at("endpoint")},
+                    {"segments", std::move(pieces)}};
+  if (!watched) body["columns"] = first.at("columns");
   try {
-    control.post("/v1/serving/predictions", json::object{{"tenant", first.at("tenant")},
-                                                         {"project", first.at("project")},
-                                                         {"endpoint", first.at("endpoint")},
-                                                         {"columns", first.at("columns")},
-                                                         {"segments", std::move(pieces)}});
+    control.post(watched ? "/v1/serving/watched" : "/v1/serving/predictions", body);
   } catch (const Error& e) {
     if (!is_final(e)) throw;
     log::warn("log_segments_refused", {{"segments", segments.size()}, {"why", e.what()}});

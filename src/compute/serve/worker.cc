@@ -100,6 +100,10 @@ class Worker {
         files_(sys::read_files(settings.models)),
         ids_(clock_, random_),
         predictions_(clock_, random_, [this](const LogSegment& segment) { hand_on(segment); }),
+        watcher_(clock_,
+                 [this](const json::object& segment) {
+                   link_.send(json::object{{"segment", segment}});
+                 }),
         host_(clock_, &note, &predictions_),
         front_(host_, settings.body_bytes_max, metrics_),
         loader_(infer::Runtime::load(settings.runtime), {}) {
@@ -125,6 +129,7 @@ class Worker {
     if (http_) http_->stop(kDrainUs);
     host_.close();
     predictions_.flush();
+    watcher_.turn(*host_.catalogue());
   }
 
   void follow() {
@@ -251,6 +256,7 @@ class Worker {
         return link_.close();  // ends this process when its requests are answered; the next one opens the new store
       }
       send_report(states);
+      watcher_.turn(*host_.catalogue());
     }
   }
 
@@ -264,6 +270,7 @@ class Worker {
   sys::Ids ids_;
   Metrics metrics_;
   Predictions predictions_;
+  Watcher watcher_;  // the reporter's own, until that has ended
   Host host_;
   Front front_;
   Loader loader_;

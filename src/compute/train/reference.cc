@@ -1,48 +1,98 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/train/reference.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "foundation/base/json.h"
+#include "foundation/stats/blocks.h"
 #include "foundation/stats/frequent.h"
 #include "foundation/stats/quantiles.h"
 
 namespace falaj::train {
 namespace {
 
-struct Column {
-  std::uint64_t rows = 0, missing = 0;
-  stats::Quantiles numbers;
-  stats::Frequent texts;
+constexpr std::size_t kBlocks = 32;
+constexpr std::size_t kBlockRowsMin = 16;  // of fewer, nothing is said about blocks
+constexpr std::uint32_t kNumbers = 1'024, kBlockNumbers = 256, kBlockTexts = 64;
+
+json::array told(const std::vector<stats::BlockScale>& scales) {
+  json::array out;
+  for (const auto& scale : scales) {
+    json::array ratios;
+    for (const double ratio : scale.ratios) ratios.push_back(std::round(ratio * 1e4) / 1e4);
+    out.push_back(json::object{{"rows", std::llround(scale.rows)}, {"ratios", std::move(ratios)}});
+  }
+  return out;
+}
+
+// A column, whole and in consecutive blocks: how much these differ says how much later windows may.
+class Column {
+ public:
+  explicit Column(std::size_t rows_in_all) : rows_in_all_(rows_in_all) {
+    if (rows_in_all < kBlocks * kBlockRowsMin) return;
+    block_numbers_.assign(kBlocks, stats::Quantiles(kBlockNumbers));
+    block_texts_.assign(kBlocks, stats::Frequent(kBlockTexts));
+    block_rows_.assign(kBlocks, 0);
+    block_missing_.assign(kBlocks, 0);
+  }
 
   void add(double value) {
-    rows += 1;
-    if (std::isfinite(value))
-      numbers.add(value);
-    else
-      missing += 1;
+    const auto block = next(!std::isfinite(value));
+    if (!std::isfinite(value)) return;
+    numbers_.add(value);
+    if (block < kBlocks) block_numbers_[block].add(value);
   }
   void add(std::string_view value) {
-    rows += 1;
-    if (value.empty())
-      missing += 1;
-    else
-      texts.add(value);
+    const auto block = next(value.empty());
+    if (value.empty()) return;
+    texts_.add(value);
+    if (block < kBlocks) block_texts_[block].add(value);
   }
-  json::object told(bool text) const {
+
+  json::object told_as(bool text, std::string_view kind) const {
     ByteWriter out;
-    text ? texts.encode(out) : numbers.encode(out);
-    return {{"rows", rows}, {"missing", missing}, {text ? "frequent" : "quantiles", to_base64(out.bytes())}};
+    text ? texts_.encode(out) : numbers_.encode(out);
+    json::object object{{"rows", rows_},
+                        {"missing", missing_},
+                        {"kind", kind},
+                        {text ? "frequent" : "quantiles", to_base64(out.bytes())}};
+    if (block_rows_.empty()) return object;
+    object["blocks"] = told(text ? stats::block_scales(block_texts_) : stats::block_scales(block_numbers_));
+    object["missing_blocks"] = told(stats::block_scales(block_missing_, block_rows_));
+    return object;
   }
+
+ private:
+  // The block of the next row; kBlocks: there are none.
+  std::size_t next(bool is_missing) {
+    const auto block =
+        block_rows_.empty() ? kBlocks : std::min<std::size_t>(kBlocks - 1, rows_ * kBlocks / rows_in_all_);
+    ++rows_;
+    missing_ += is_missing ? 1 : 0;
+    if (block == kBlocks) return block;
+    ++block_rows_[block];
+    block_missing_[block] += is_missing ? 1 : 0;
+    return block;
+  }
+
+  const std::size_t rows_in_all_;
+  std::uint64_t rows_ = 0, missing_ = 0;
+  stats::Quantiles numbers_{kNumbers};
+  stats::Frequent texts_;
+  std::vector<stats::Quantiles> block_numbers_;
+  std::vector<stats::Frequent> block_texts_;
+  std::vector<double> block_rows_, block_missing_;
 };
 
 }  // namespace
 
 std::string reference_text(loader::Rows& rows, std::span<const float> predictions) {
   const auto& problem = rows.problem();
-  std::vector<Column> columns(problem.columns.size());
-  Column brightness;
+  const auto many = problem.rows[static_cast<std::size_t>(loader::Part::test)];
+  std::vector<Column> columns(problem.columns.size(), Column(many));
+  Column brightness(many);
   rows.each_batch(loader::Part::test, [&](const loader::Rows::Raw& batch) {
     const auto size = batch.rows > 0 ? batch.pixels.size() / batch.rows : 0;
     for (std::size_t i = 0; size > 0 && i < batch.rows; ++i) {
@@ -64,14 +114,15 @@ std::string reference_text(loader::Rows& rows, std::span<const float> prediction
   });
   json::object inputs;
   for (std::size_t c = 0; c < columns.size(); ++c)
-    inputs[problem.columns[c].name] = columns[c].told(problem.columns[c].kind == graph::Kind::text);
-  if (problem.image) inputs[problem.image->column] = brightness.told(false);
-  std::vector<Column> outputs(problem.outputs());
+    inputs[problem.columns[c].name] =
+        columns[c].told_as(problem.columns[c].kind == graph::Kind::text, graph::name(problem.columns[c].kind));
+  if (problem.image) inputs[problem.image->column] = brightness.told_as(false, "brightness");
+  std::vector<Column> outputs(problem.outputs(), Column(predictions.size() / problem.outputs()));
   for (std::size_t i = 0; i < predictions.size(); ++i) outputs[i % outputs.size()].add(double{predictions[i]});
   json::array of_outputs;
-  for (const auto& output : outputs) of_outputs.push_back(output.told(false));
+  for (const auto& output : outputs) of_outputs.push_back(output.told_as(false, "prediction"));
   return json::serialize(
-             json::object{{"version", 1}, {"inputs", std::move(inputs)}, {"predictions", std::move(of_outputs)}}) +
+             json::object{{"version", 2}, {"inputs", std::move(inputs)}, {"predictions", std::move(of_outputs)}}) +
          "\n";
 }
 

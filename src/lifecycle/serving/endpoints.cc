@@ -24,6 +24,7 @@ constexpr sql::Migration kMigrations[] = {
 
 constexpr std::int64_t kLookUs = 100'000;  // how often a wait looks whether anything was written
 constexpr std::size_t kServersMax = 1'000;
+constexpr std::string_view kMonitorKind = "Monitor";  // of lifecycle/watch, which is above us
 
 const resource::Authorise kAnything = [](std::string_view, const iam::Scope&) { return std::optional<std::string>(); };
 
@@ -54,6 +55,21 @@ Served read_state(const sql::Row& row) {
   out.variants = decode<std::vector<traffic::Variant>>(parse_json(row.text(3)), "reading what was served");
   out.by = row.text(4);
   out.why = row.text(5);
+  return out;
+}
+
+// What a monitor says to those who serve.
+struct MonitoredEndpoint {
+  std::string endpoint;
+  traffic::Watching watching;
+};
+std::optional<MonitoredEndpoint> monitored(const json::value& spec) {
+  const auto* fields = spec.if_object();
+  const auto* endpoint = fields ? fields->if_contains("endpoint") : nullptr;
+  if (!endpoint || !endpoint->is_string()) return std::nullopt;
+  MonitoredEndpoint out{std::string(endpoint->get_string()), {}};
+  if (const auto* rate = fields->if_contains("rowsPerSecond"); rate && rate->is_int64())
+    out.watching.rows_per_second = rate->get_int64();
   return out;
 }
 
@@ -143,6 +159,28 @@ void Endpoints::add_endpoint(const resource::Stored& stored, Making& making) {
   making.declared.emplace(scope, stored);
 }
 
+// An endpoint is watched by as many rows as the most curious of its monitors asks for.
+void Endpoints::add_watching(traffic::Plan& plan) const {
+  if (!parts_.resources.registry().find(kMonitorKind)) return;
+  resource::ListOptions options;
+  options.limit = 1000;
+  do {
+    const auto page = parts_.resources.list(kMonitorKind, options, kAnything);
+    for (const auto& stored : page.items) {
+      const auto said = monitored(stored.resource.spec);
+      const auto& metadata = stored.resource.metadata;
+      for (auto& endpoint : plan.endpoints) {
+        if (!said || endpoint.tenant != metadata.tenant || endpoint.project != metadata.project ||
+            endpoint.name != said->endpoint)
+          continue;
+        auto& rows = (endpoint.watch ? *endpoint.watch : endpoint.watch.emplace(said->watching)).rows_per_second;
+        rows = std::max(rows, said->watching.rows_per_second);
+      }
+    }
+    options.cursor = page.next;
+  } while (!options.cursor.empty());
+}
+
 void Endpoints::add_callers(traffic::Plan& plan) const {
   const auto now = parts_.clock.wall().count();
   for (const auto& row : parts_.directory.token_rows()) {
@@ -174,6 +212,7 @@ Endpoints::Current Endpoints::make() {
     for (const auto& stored : page.items) add_endpoint(stored, making);
     options.cursor = page.next;
   } while (!options.cursor.empty());
+  add_watching(making.plan);
   std::sort(making.plan.endpoints.begin(), making.plan.endpoints.end(), [](const auto& a, const auto& b) {
     return std::tie(a.tenant, a.project, a.name) < std::tie(b.tenant, b.project, b.name);
   });

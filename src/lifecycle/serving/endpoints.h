@@ -144,6 +144,7 @@ class Endpoints {
   Current make() REQUIRES(making_);
   void add_endpoint(const resource::Stored& stored, Making& making) REQUIRES(making_);
   const File& file_of(const Where& where, const models::Version& version) REQUIRES(making_);
+  void add_watching(traffic::Plan& plan) const;
   void add_callers(traffic::Plan& plan) const;
   void record(const traffic::Plan& plan, const std::map<std::string, resource::Stored>& declared) REQUIRES(making_);
   struct Canary;

@@ -13,6 +13,7 @@
 #include "foundation/base/shape.h"
 #include "lifecycle/traffic/features.h"
 #include "lifecycle/traffic/prediction.h"
+#include "lifecycle/traffic/watched.h"
 
 namespace falaj::traffic {
 
@@ -56,9 +57,10 @@ struct Endpoint {
   std::string sticky;  // "", "header:NAME" or "input:NAME": equal values get the same variant
   Batching batching;
   bool stopped = false;
-  bool names = false;          // answers say how the prediction is called
-  std::optional<Logging> log;  // absent: nothing is written down
-  std::string salt;            // of values that are logged as hashes
+  bool names = false;               // answers say how the prediction is called
+  std::optional<Logging> log;       // absent: nothing is written down
+  std::string salt;                 // of values that are logged as hashes
+  std::optional<Watching> watch{};  // absent: nobody watches
 };
 
 // A credential that may ask some of the endpoints.
@@ -149,7 +151,8 @@ struct Shape<traffic::Endpoint> {
       field("stopped", &T::stopped, "Whether it rests."),
       field("names", &T::names, "Whether answers say how the prediction is called."),
       field("log", &T::log, "What is written down of predictions."),
-      field("salt", &T::salt, "Of values that are logged as hashes."));
+      field("salt", &T::salt, "Of values that are logged as hashes."),
+      field("watch", &T::watch, "How what it is asked and answers is watched."));
 };
 template <>
 struct Shape<traffic::Caller> {

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// How much more the pieces of a stream differ from one another than chance alone would let them: weather, weekdays and
+// busy customers make rows that come one after the other alike. Whoever compares a window of such a stream with all of
+// it must not take every row for news of its own.
+
+#include <span>
+#include <vector>
+
+#include "foundation/stats/frequent.h"
+#include "foundation/stats/quantiles.h"
+
+namespace falaj::stats {
+
+// At one length: how far each piece lies from the whole, squared, over what is expected of independent rows; 1 by
+// chance.
+struct BlockScale {
+  double rows = 0;  // in a piece, about
+  std::vector<double> ratios;
+};
+
+// Of consecutive blocks, of about as many rows each: of single ones, of pairs, of fours, while there are at least
+// kGroupsMin pieces. Blocks without rows are left out; nothing when there are fewer than kGroupsMin.
+inline constexpr std::size_t kGroupsMin = 8;
+std::vector<BlockScale> block_scales(std::span<const Quantiles> blocks);
+std::vector<BlockScale> block_scales(std::span<const Frequent> blocks);
+// Shares: how many of `counts` rows of each block have some mark.
+std::vector<BlockScale> block_scales(std::span<const double> marked, std::span<const double> counts);
+
+// By how much the number of rows is to be divided, so that what independent rows would do holds: the largest over the
+// scales, as what is alike for longer than a block shows only in longer ones; each at the upper end of what the spread
+// of its pieces allows (about 99 %). At least 1.
+double design_effect(std::span<const BlockScale> scales);
+
+// The mean of count times the squared largest gap of ranks of independent rows: pi^2/12 for values that never repeat,
+// less where they do.
+double gap_square_mean(const Quantiles& whole);
+
+}  // namespace falaj::stats
