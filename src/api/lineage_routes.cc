@@ -13,6 +13,7 @@
 #include "lifecycle/models/deliveries.h"
 #include "lifecycle/models/lineage.h"
 #include "lifecycle/models/webhooks.h"
+#include "lifecycle/outbox/courier.h"
 #include "lifecycle/serving/endpoints.h"
 
 namespace falaj::api {
@@ -307,7 +308,7 @@ void add_webhooks(Routes& routes, Platform& platform) {
         for (const auto& d : webhooks.deliveries(project_of(call), call.parameter("id"), state_of(in.state),
                                                  static_cast<std::size_t>(in.limit)))
           page.items.push_back(
-              {d.id, d.event, std::string(models::name(d.state)), d.tries, d.created_us, d.due_us, d.status, d.error});
+              {d.id, d.event, std::string(outbox::name(d.state)), d.tries, d.created_us, d.due_us, d.status, d.error});
         return page;
       });
   routes.add<Nothing, Nothing>(writes_webhook(Method::post, "/v1/webhooks/{id}/deliveries/{delivery}/retry",

@@ -96,6 +96,8 @@ class Jobs {
                             const std::string& after, std::size_t limit) {
     return store_.past(scope, from_us, until_us, after, limit);
   }
+  std::vector<Counted> waiting(const Where& where) { return store_.waiting(where); }
+  std::vector<Counted> failed(const Where& where, std::int64_t since_us) { return store_.failed(where, since_us); }
   Explanation explain(const Record& record);
   std::vector<QueueView> queues(const std::string& tenant);
   std::vector<NodeView> nodes();

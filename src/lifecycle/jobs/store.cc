@@ -494,4 +494,33 @@ std::vector<PastJob> Store::past(const iam::Scope& scope, std::int64_t from_us, 
   });
 }
 
+std::vector<Counted> Store::waiting(const Where& where) const {
+  return database_.read([&](sql::Reader& reader) {
+    return reader.all(
+        "SELECT queue, COUNT(*), MIN(submitted_us) FROM job WHERE live = 1 AND tenant = ? AND project = ?"
+        " AND phase IN ('pending', 'admitted') GROUP BY queue ORDER BY queue",
+        {std::string_view(where.tenant.str()), std::string_view(where.project.str())}, [](const sql::Row& row) {
+          return Counted{std::string(row.text(0)), row.integer(1), row.integer(2)};
+        });
+  });
+}
+
+std::vector<Counted> Store::failed(const Where& where, std::int64_t since_us) const {
+  // Ids begin with the time of submission: what was submitted long before is not even looked at.
+  constexpr std::int64_t kLatelyUs = std::int64_t{30} * 86'400 * 1'000'000;
+  const auto ms = static_cast<std::uint64_t>(std::max<std::int64_t>(0, since_us - kLatelyUs) / 1000);
+  const auto first = format_id({ms << 16, 0});
+  return database_.read([&](sql::Reader& reader) {
+    return reader.all(
+        "SELECT j.name, COUNT(*), MAX(t.at_us) FROM job j JOIN job_transition t ON t.job = j.id AND t.number = "
+        "j.transitions WHERE j.tenant = ? AND j.project = ? AND j.id >= ? AND j.phase = 'failed' AND t.at_us > ?"
+        " GROUP BY j.name ORDER BY j.name",
+        {std::string_view(where.tenant.str()), std::string_view(where.project.str()), std::string_view(first),
+         since_us},
+        [](const sql::Row& row) {
+          return Counted{std::string(row.text(0)), row.integer(1), row.integer(2)};
+        });
+  });
+}
+
 }  // namespace falaj::jobs

@@ -56,6 +56,12 @@ struct PastJob {
   std::int64_t submitted_us = 0, ran_us = 0, limit_us = 0, deadline_us = 0;  // 0 = none
   std::int64_t tasks = 1, cpu_millis = 0, memory_bytes = 0, gpu_millis = 0;
 };
+// Jobs of a project that wait, by queue; or that failed, by name.
+struct Counted {
+  std::string name;
+  std::int64_t count = 0;
+  std::int64_t at_us = 0;  // when the one that waits longest was submitted; when the last one failed
+};
 enum class UsageBy { tenant, project, owner, queue, job };
 
 // What the dispatcher needs of a store. Requires: nobody else changes the life of a job.
@@ -114,6 +120,8 @@ class Store final : public Book {
   std::vector<PastJob> past(const iam::Scope& scope, std::int64_t from_us, std::int64_t until_us,
                             const std::string& after, std::size_t limit) const;
   std::vector<Usage> usage(const iam::Scope& scope, UsageBy by, std::int64_t from_us, std::int64_t until_us) const;
+  std::vector<Counted> waiting(const Where& where) const;
+  std::vector<Counted> failed(const Where& where, std::int64_t since_us) const;  // of those submitted lately
 
  private:
   sql::Database& database_;

@@ -3,215 +3,122 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
-#include "foundation/base/log.h"
 #include "foundation/base/text.h"
-#include "foundation/crypto/hash.h"
+#include "lifecycle/outbox/post.h"
 #include "lifecycle/track/names.h"
 
 namespace falaj::models {
 
 namespace {
 
-constexpr std::size_t kTurnMax = 32;  // deliveries to one webhook before others have theirs
-constexpr std::uint64_t kAnswerBytesMax = 64 * 1024;
-constexpr std::size_t kShownBytesMax = 1024;
-constexpr std::int64_t kIdleUs = 60'000'000;
-constexpr std::int64_t kPauseUs = 1'000'000;  // when what is due is in other hands, or the database is away
 constexpr std::int64_t kPurgeMax = 10'000;
+
+outbox::Courier::Outcomes outcomes_of(Metrics& metrics) {
+  const auto counter = [&](const char* outcome) -> Counter& {
+    return metrics.counter("falaj_models_deliveries_total", "Tries to deliver an event to a webhook.",
+                           {{"outcome", outcome}});
+  };
+  return {counter("done"), counter("failed"), counter("dead")};
+}
 
 }  // namespace
 
-struct Deliveries::Due {
-  std::int64_t row = 0, tries = 0;
-  std::string delivery_id, body;
-};
+// The rows of models_delivery; a receiver is a webhook's id.
+class Deliveries::Rows final : public outbox::Book {
+ public:
+  Rows(sql::Database& database, Webhooks& webhooks, net::Client& client, const sys::Clock& clock)
+      : database_(database), webhooks_(webhooks), client_(client), clock_(clock) {}
 
-Verdict judge(const Attempt& attempt, std::int64_t tries, const DeliveryOptions& options, double jitter) {
-  if (!attempt.failed && attempt.status >= 200 && attempt.status < 300) return {DeliveryState::done, 0};
-  const bool hopeless = attempt.failed && (*attempt.failed == Code::denied || *attempt.failed == Code::invalid);
-  if (hopeless || tries >= options.tries_max) return {DeliveryState::dead, 0};
-  auto wait = options.first_wait_us;
-  for (std::int64_t i = 1; i < tries && wait < options.wait_max_us; ++i) wait *= 2;
-  wait = std::min(wait, options.wait_max_us);
-  return {DeliveryState::waiting, wait + static_cast<std::int64_t>(static_cast<double>(wait) * jitter / 2)};
-}
+  std::vector<std::string> receivers_due(std::int64_t now_us) override {
+    return database_.read([&](sql::Reader& r) {
+      return r.all(
+          "SELECT h.webhook_id FROM models_webhook h WHERE EXISTS (SELECT 1 FROM models_delivery d WHERE d.webhook = "
+          "h.id AND d.state = 'waiting' AND d.due_us <= ?) ORDER BY h.id",
+          {now_us}, [](const sql::Row& row) { return std::string(row.text(0)); });
+    });
+  }
+
+  std::vector<outbox::Due> due(const std::string& webhook, std::int64_t now_us, std::size_t limit) override {
+    return database_.read([&](sql::Reader& r) {
+      return r.all(
+          "SELECT d.id, d.tries, d.delivery_id, d.body FROM models_webhook h JOIN models_delivery d ON d.webhook = h.id"
+          " WHERE h.webhook_id = ? AND d.state = 'waiting' AND d.due_us <= ? ORDER BY d.due_us, d.id LIMIT ?",
+          {webhook, now_us, static_cast<std::int64_t>(limit)}, [](const sql::Row& row) {
+            return outbox::Due{row.integer(0), row.integer(1), std::string(row.text(2)), std::string(row.text(3))};
+          });
+    });
+  }
+
+  std::optional<std::int64_t> next_due_us() override {
+    return database_.read([](sql::Reader& r) {
+      return r.first("SELECT due_us FROM models_delivery WHERE state = 'waiting' ORDER BY due_us LIMIT 1", {},
+                     [](const sql::Row& row) { return row.integer(0); });
+    });
+  }
+
+  outbox::Attempt send(const std::string& webhook, const outbox::Due& item) override {
+    const auto target = webhooks_.target(webhook);
+    if (!target) return {0, Code::denied, "the webhook is not active"};
+    return send_to(*target, item.id, item.body, nullptr);
+  }
+
+  outbox::Attempt send_to(const Webhooks::Target& target, const std::string& delivery_id, const std::string& body,
+                          std::string* answer) {
+    const auto headers = delivery_headers(delivery_id, clock_.wall().count() / 1'000'000, body, target.secret);
+    return outbox::post(client_, target.url, headers, body, answer);
+  }
+
+  void settle(const std::string& webhook, const outbox::Due& item, const outbox::Settled& how) override {
+    const auto target = webhooks_.target(webhook);
+    const sql::Act act{"system/webhooks", "webhook.deliver", target ? target->resource : "/", ""};
+    database_.write(act, [&](sql::Writer& w) {
+      w.execute("UPDATE models_delivery SET state = ?, tries = ?, due_us = ?, status = ?, error = ? WHERE id = ?",
+                {outbox::name(how.state), how.tries, how.due_us, std::int64_t{how.attempt.status}, how.attempt.error,
+                 item.row});
+    });
+  }
+
+  void forget(std::int64_t before_us) override {
+    const auto old = database_.read([&](sql::Reader& r) {
+      return r.all("SELECT id FROM models_delivery WHERE state <> 'waiting' AND created_us < ? ORDER BY id LIMIT ?",
+                   {before_us, kPurgeMax}, [](const sql::Row& row) { return row.integer(0); });
+    });
+    if (old.empty()) return;
+    database_.write({"system/webhooks", "webhook.purge", "/", ""}, [&](sql::Writer& w) {
+      for (const auto id : old) w.execute("DELETE FROM models_delivery WHERE id = ?", {id});
+    });
+  }
+
+ private:
+  sql::Database& database_;
+  Webhooks& webhooks_;
+  net::Client& client_;
+  const sys::Clock& clock_;
+};
 
 net::Headers delivery_headers(const std::string& delivery_id, std::int64_t unix_s, const std::string& body,
                               const std::string& secret) {
-  net::Headers headers;
-  headers.set("Content-Type", "application/json");
-  headers.set("X-MLflow-Delivery-Id", delivery_id);
-  headers.set("X-MLflow-Timestamp", std::to_string(unix_s));
-  if (!secret.empty()) {
-    const auto digest =
-        crypto::hmac_sha256(as_bytes(secret), as_bytes(fmt::format("{}.{}.{}", delivery_id, unix_s, body)));
-    headers.set("X-MLflow-Signature", "v1," + to_base64(digest.view()));
-  }
-  return headers;
+  return outbox::signed_headers("X-MLflow", delivery_id, unix_s, body, secret);
 }
 
 Deliveries::Deliveries(sql::Database& database, Webhooks& webhooks, net::Client& client, const sys::Clock& clock,
-                       sys::Random& random, Metrics& metrics, DeliveryOptions options)
-    : database_(database),
-      webhooks_(webhooks),
-      client_(client),
+                       sys::Random& random, Metrics& metrics, outbox::Options options)
+    : webhooks_(webhooks),
       clock_(clock),
       random_(random),
-      options_(options),
-      done_(metrics.counter("falaj_models_deliveries_total", "Tries to deliver an event to a webhook.",
-                            {{"outcome", "done"}})),
-      failed_(metrics.counter("falaj_models_deliveries_total", "Tries to deliver an event to a webhook.",
-                              {{"outcome", "failed"}})),
-      dead_(metrics.counter("falaj_models_deliveries_total", "Tries to deliver an event to a webhook.",
-                            {{"outcome", "dead"}})) {}
+      rows_(std::make_unique<Rows>(database, webhooks, client, clock)),
+      courier_(*rows_, clock, random, outcomes_of(metrics), options) {}
 
 Deliveries::~Deliveries() { stop(); }
 
 void Deliveries::start() {
-  webhooks_.on_emit([this] {
-    Lock lock(mu_);
-    ++wakes_;
-    changed_.notify_all();
-  });
-  for (std::size_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { run(); });
+  webhooks_.on_emit([this] { courier_.wake(); });
+  courier_.start();
 }
 
 void Deliveries::stop() {
-  if (threads_.empty()) return;
   webhooks_.on_emit({});
-  {
-    Lock lock(mu_);
-    stopping_ = true;
-    changed_.notify_all();
-  }
-  for (auto& thread : threads_) thread.join();
-  threads_.clear();
-}
-
-void Deliveries::run() {
-  std::uint64_t seen = 0;
-  for (;;) {
-    {
-      Lock lock(mu_);
-      if (stopping_) return;
-      seen = wakes_;
-    }
-    std::int64_t wait_us = kPauseUs;
-    try {
-      if (const auto webhook = claim()) {
-        deliver_for(*webhook);
-        continue;
-      }
-      purge();
-      wait_us = until_next_us();
-    } catch (const Error& e) {
-      log::warn("webhook_deliveries_paused", {{"reason", e.what()}});
-    }
-    Lock lock(mu_);
-    if (!stopping_ && wakes_ == seen) lock.wait_for(changed_, std::chrono::microseconds(wait_us));
-  }
-}
-
-std::int64_t Deliveries::until_next_us() {
-  const auto due = database_.read([](sql::Reader& r) {
-    return r.first("SELECT due_us FROM models_delivery WHERE state = 'waiting' ORDER BY due_us LIMIT 1", {},
-                   [](const sql::Row& row) { return row.integer(0); });
-  });
-  if (!due) return kIdleUs;
-  return std::clamp(*due - clock_.wall().count(), kPauseUs, kIdleUs);
-}
-
-std::optional<std::int64_t> Deliveries::claim() {
-  const auto due = database_.read([&](sql::Reader& r) {
-    return r.all(
-        "SELECT h.id FROM models_webhook h WHERE EXISTS (SELECT 1 FROM models_delivery d WHERE d.webhook = h.id"
-        " AND d.state = 'waiting' AND d.due_us <= ?) ORDER BY h.id",
-        {clock_.wall().count()}, [](const sql::Row& row) { return row.integer(0); });
-  });
-  Lock lock(mu_);
-  for (const auto webhook : due)
-    if (busy_.insert(webhook).second) return webhook;
-  return std::nullopt;
-}
-
-void Deliveries::release(std::int64_t webhook) {
-  Lock lock(mu_);
-  busy_.erase(webhook);
-}
-
-std::size_t Deliveries::deliver_due() {
-  std::size_t tries = 0;
-  while (const auto webhook = claim()) tries += deliver_for(*webhook);
-  return tries;
-}
-
-std::size_t Deliveries::deliver_for(std::int64_t webhook) {
-  struct Release {
-    Deliveries& of;
-    std::int64_t webhook;
-    ~Release() { of.release(webhook); }
-  } const release{*this, webhook};
-
-  std::optional<Webhooks::Target> target;
-  const auto due = database_.read([&](sql::Reader& r) {
-    target = webhooks_.target(r, webhook);
-    return r.all(
-        "SELECT id, tries, delivery_id, body FROM models_delivery WHERE webhook = ? AND state = 'waiting'"
-        " AND due_us <= ? ORDER BY due_us, id LIMIT ?",
-        {webhook, clock_.wall().count(), static_cast<std::int64_t>(kTurnMax)}, [](const sql::Row& row) {
-          return Due{row.integer(0), row.integer(1), std::string(row.text(2)), std::string(row.text(3))};
-        });
-  });
-  std::size_t tried = 0;
-  for (const auto& item : due) {
-    {
-      Lock lock(mu_);
-      if (stopping_) break;
-    }
-    Attempt attempt;
-    std::string error = "the webhook is not active";
-    if (target)
-      attempt = send(*target, item.delivery_id, item.body, error, nullptr);
-    else
-      attempt.failed = Code::denied;
-    const auto jitter = static_cast<double>(random_.below(1000)) / 1000;
-    const auto verdict = judge(attempt, item.tries + 1, options_, jitter);
-    const auto next = clock_.wall().count() + verdict.wait_us;
-    const sql::Act act{"system/webhooks", "webhook.deliver", target ? target->resource : "/", ""};
-    database_.write(act, [&](sql::Writer& w) {
-      w.execute("UPDATE models_delivery SET state = ?, tries = ?, due_us = ?, status = ?, error = ? WHERE id = ?",
-                {models::name(verdict.state), item.tries + 1, next, std::int64_t{attempt.status}, error, item.row});
-    });
-    (verdict.state == DeliveryState::done ? done_ : verdict.state == DeliveryState::dead ? dead_ : failed_).Increment();
-    if (verdict.state == DeliveryState::dead)
-      log::warn("webhook_delivery_dead", {{"delivery", item.delivery_id}, {"reason", error}});
-    ++tried;
-  }
-  return tried;
-}
-
-Attempt Deliveries::send(const Webhooks::Target& target, const std::string& delivery_id, const std::string& body,
-                         std::string& error, std::string* answer) {
-  net::ClientRequest request;
-  request.method = net::Method::post;
-  request.url = target.url;
-  request.headers = delivery_headers(delivery_id, clock_.wall().count() / 1'000'000, body, target.secret);
-  request.body = body;
-  request.response_bytes_max = kAnswerBytesMax;
-  Attempt attempt;
-  error.clear();
-  try {
-    const auto response = client_.send(request);
-    attempt.status = response.status;
-    if (response.status < 200 || response.status >= 300) error = fmt::format("answered {}", response.status);
-    if (answer) *answer = response.body.substr(0, kShownBytesMax);
-  } catch (const Error& e) {
-    attempt.failed = e.code();
-    error = e.what();
-  }
-  return attempt;
+  courier_.stop();
 }
 
 Deliveries::Tested Deliveries::test(const Where& where, const std::string& id, const std::string& event) {
@@ -224,23 +131,11 @@ Deliveries::Tested Deliveries::test(const Where& where, const std::string& id, c
                                            {"timestamp", format_time(clock_.wall().count())},
                                            {"data", json::object{{"name", "example_model"}, {"version", "1"}}}});
   Tested out;
-  const auto attempt = send(target, track::random_run_id(random_), body, out.error, &out.body);
+  const auto attempt = rows_->send_to(target, track::random_run_id(random_), body, &out.body);
   out.status = attempt.status;
+  out.error = attempt.error;
   out.success = out.error.empty();
-  if (!is_utf8(out.body)) out.body.clear();
   return out;
-}
-
-void Deliveries::purge() {
-  const auto before = clock_.wall().count() - options_.keep_us;
-  const auto old = database_.read([&](sql::Reader& r) {
-    return r.all("SELECT id FROM models_delivery WHERE state <> 'waiting' AND created_us < ? ORDER BY id LIMIT ?",
-                 {before, kPurgeMax}, [](const sql::Row& row) { return row.integer(0); });
-  });
-  if (old.empty()) return;
-  database_.write({"system/webhooks", "webhook.purge", "/", ""}, [&](sql::Writer& w) {
-    for (const auto id : old) w.execute("DELETE FROM models_delivery WHERE id = ?", {id});
-  });
 }
 
 }  // namespace falaj::models

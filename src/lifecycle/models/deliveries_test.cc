@@ -18,34 +18,6 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-TEST(Verdicts, RetryWithGrowingWaitsUntilTheLast) {
-  DeliveryOptions options;
-  options.tries_max = 4;
-  options.first_wait_us = 100;
-  options.wait_max_us = 250;
-  const Attempt failed{500, {}};
-  EXPECT_EQ(judge({204, {}}, 1, options, 0).state, DeliveryState::done);
-  EXPECT_EQ(judge(failed, 1, options, 0).wait_us, 100);
-  EXPECT_EQ(judge(failed, 2, options, 0).wait_us, 200);
-  EXPECT_EQ(judge(failed, 3, options, 0).wait_us, 250);
-  EXPECT_EQ(judge(failed, 3, options, 1).wait_us, 375);
-  EXPECT_EQ(judge(failed, 4, options, 0).state, DeliveryState::dead);
-  EXPECT_EQ(judge({302, {}}, 1, options, 0).state, DeliveryState::waiting) << "redirects are not followed";
-  EXPECT_EQ(judge({0, Code::unavailable}, 1, options, 0).state, DeliveryState::waiting);
-  EXPECT_EQ(judge({0, Code::denied}, 1, options, 0).state, DeliveryState::dead);
-  EXPECT_EQ(judge({0, Code::invalid}, 1, options, 0).state, DeliveryState::dead);
-}
-
-// Computed with another program: printf '%s' 'd1.1700000000.{"a":1}' | openssl dgst -sha256 -hmac s3cret -binary |
-// base64
-TEST(DeliveryHeaders, SignIdTimeAndBody) {
-  const auto headers = delivery_headers("d1", 1'700'000'000, R"({"a":1})", "s3cret");
-  EXPECT_EQ(headers.find("X-MLflow-Delivery-Id"), "d1");
-  EXPECT_EQ(headers.find("X-MLflow-Timestamp"), "1700000000");
-  EXPECT_EQ(headers.find("X-MLflow-Signature"), "v1,SLFgqHolX/RQ2jyq8jc9+JiWZJ/fRjgKCNB3zikCneY=");
-  EXPECT_FALSE(delivery_headers("d1", 1, "", "").find("X-MLflow-Signature"));
-}
-
 struct Received {
   std::string event, body;
   std::string delivery, timestamp, signature;
@@ -106,7 +78,7 @@ class DeliveriesOf : public testing::TestWithParam<std::string>, public Registry
   net::TestServer server{limits};
   sys::SimResolver resolver;
   net::OutgoingRules rules;
-  DeliveryOptions options;
+  outbox::Options options;
   std::unique_ptr<net::Client> client;
   std::unique_ptr<Deliveries> sender;
 };

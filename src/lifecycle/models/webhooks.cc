@@ -10,6 +10,7 @@
 #include "foundation/base/text.h"
 #include "foundation/crypto/aead.h"
 #include "foundation/crypto/hash.h"
+#include "lifecycle/outbox/post.h"
 #include "lifecycle/track/names.h"
 #include "lifecycle/track/tables.h"
 
@@ -47,23 +48,14 @@ WebhookRow need_webhook(sql::Reader& r, const Where& where, const std::string& i
   return *found;
 }
 
-// What may be behind the URL is decided when it is called: the outgoing rules look at the address it leads to then.
-void check_url(const std::string& url) {
-  track::check_length("url", url, kUrlMax);
-  const auto begin = url.starts_with("https://") ? 8U : url.starts_with("http://") ? 7U : 0U;
-  const auto host = begin == 0 ? "" : url.substr(begin, url.find_first_of("/?#", begin) - begin);
-  const bool bad = host.empty() || host.find('@') != std::string::npos || url.find('#') != std::string::npos ||
-                   std::any_of(url.begin(), url.end(), [](unsigned char c) { return c <= 0x20 || c >= 0x7F; });
-  if (bad) throw Error(Code::invalid, "url: https://host/path, without credentials, fragment or blanks");
-}
-
 void check(const WebhookChange& change) {
   if (change.name) {
     if (trim(*change.name).empty()) throw Error(Code::invalid, "name: a webhook needs one");
     track::check_length("name", *change.name, kNameMax);
   }
   if (change.description) track::check_length("description", *change.description, 1'000);
-  if (change.url) check_url(*change.url);
+  if (change.url && !outbox::is_receiver_url(*change.url))
+    throw Error(Code::invalid, fmt::format("url: {}", outbox::kReceiverUrlRule));
   if (change.secret) track::check_length("secret", *change.secret, kSecretMax);
   if (!change.events) return;
   if (change.events->empty()) throw Error(Code::invalid, "events: at least one");
@@ -86,23 +78,14 @@ std::string resource_of_webhook(const Where& where, const std::string& id) {
 
 Bytes header_of(std::int64_t row) { return to_bytes(fmt::format("webhook secret {}", row)); }
 
-DeliveryState parse_delivery_state(std::string_view text) {
-  return text == "done" ? DeliveryState::done : text == "dead" ? DeliveryState::dead : DeliveryState::waiting;
-}
-
 Delivery read_delivery(const sql::Row& row) {
   return {
-      std::string(row.text(0)), std::string(row.text(1)), std::string(row.text(2)), parse_delivery_state(row.text(3)),
+      std::string(row.text(0)), std::string(row.text(1)), std::string(row.text(2)), outbox::parse_state(row.text(3)),
       row.integer(4),           row.integer(5),           row.integer(6),           row.integer(7),
       std::string(row.text(8))};
 }
 
 }  // namespace
-
-std::string_view name(DeliveryState state) {
-  constexpr std::string_view kNames[] = {"waiting", "done", "dead"};
-  return kNames[static_cast<std::size_t>(state)];
-}
 
 Bytes Webhooks::seal(std::int64_t row, std::string_view secret) const {
   return crypto::seal(key_, header_of(row), as_bytes(secret));
@@ -187,7 +170,7 @@ std::vector<Delivery> Webhooks::deliveries(const Where& where, const std::string
           "SELECT d.delivery_id, h.webhook_id, d.event, d.state, d.tries, d.created_us, d.due_us, d.status, d.error"
           " FROM models_delivery d JOIN models_webhook h ON h.id = d.webhook WHERE d.webhook = ? AND d.state = ?"
           " ORDER BY d.id DESC LIMIT ?",
-          {row.id, models::name(*state), most}, read_delivery);
+          {row.id, outbox::name(*state), most}, read_delivery);
     return r.all(
         "SELECT d.delivery_id, h.webhook_id, d.event, d.state, d.tries, d.created_us, d.due_us, d.status, d.error"
         " FROM models_delivery d JOIN models_webhook h ON h.id = d.webhook WHERE d.webhook = ?"
@@ -231,7 +214,7 @@ void Webhooks::emit(sql::Writer& w, const Where& where, std::string_view event, 
         "INSERT INTO models_delivery(id, webhook, delivery_id, event, body, state, tries, created_us, due_us, status,"
         " error) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, 0, ?)",
         {track::next_number(w, "delivery"), row.id, track::random_run_id(random_), event, body,
-         models::name(full ? DeliveryState::dead : DeliveryState::waiting), now, now,
+         outbox::name(full ? DeliveryState::dead : DeliveryState::waiting), now, now,
          full ? "too many deliveries were waiting" : ""});
   }
   w.after_commit([this] { wake(); });
@@ -255,10 +238,12 @@ Webhooks::Target Webhooks::read_target(const sql::Row& row) const {
   return out;
 }
 
-std::optional<Webhooks::Target> Webhooks::target(sql::Reader& reader, std::int64_t row) {
-  return reader.first(
-      "SELECT id, url, secret, tenant, project, webhook_id FROM models_webhook WHERE id = ? AND active = 1", {row},
-      [&](const sql::Row& r) { return read_target(r); });
+std::optional<Webhooks::Target> Webhooks::target(const std::string& id) {
+  return database_.read([&](sql::Reader& r) {
+    return r.first(
+        "SELECT id, url, secret, tenant, project, webhook_id FROM models_webhook WHERE webhook_id = ? AND active = 1",
+        {id}, [&](const sql::Row& row) { return read_target(row); });
+  });
 }
 
 Webhooks::Target Webhooks::target(const Where& where, const std::string& id) {

@@ -14,6 +14,7 @@
 #include "foundation/sys/clock.h"
 #include "foundation/sys/random.h"
 #include "lifecycle/models/types.h"
+#include "lifecycle/outbox/courier.h"
 #include "storage/sql/database.h"
 
 namespace falaj::models {
@@ -39,8 +40,7 @@ struct WebhookChange {
   std::optional<std::string> secret;  // "" removes it
 };
 
-enum class DeliveryState { waiting, done, dead };
-std::string_view name(DeliveryState state);
+using DeliveryState = outbox::State;
 struct Delivery {
   std::string id;  // the receiver sees it too: the same for every try
   std::string webhook, event;
@@ -53,7 +53,7 @@ struct Delivery {
 
 inline constexpr std::size_t kWebhooksMax = 100;              // of a project
 inline constexpr std::size_t kDeliveriesWaitingMax = 10'000;  // of a webhook; more are dead at once
-inline constexpr std::size_t kUrlMax = 2'000, kSecretMax = 1'000;
+inline constexpr std::size_t kSecretMax = 1'000;
 
 // Who wants to know, and what there is to tell them: events are written with what they tell of, in the same write, and
 // sent by Deliveries. Secrets are sealed at rest. Thread-safe.
@@ -82,8 +82,8 @@ class Webhooks {
     std::string url, secret;
     std::string resource;  // its name in the audit log
   };
-  std::optional<Target> target(sql::Reader& reader, std::int64_t row);  // nothing: it is gone or not active
-  Target target(const Where& where, const std::string& id);             // active or not; throws not_found
+  std::optional<Target> target(const std::string& id);       // nothing: it is gone or not active
+  Target target(const Where& where, const std::string& id);  // active or not; throws not_found
 
  private:
   Bytes seal(std::int64_t row, std::string_view secret) const;
