@@ -28,6 +28,10 @@
 #include "lifecycle/track/track.h"
 #include "storage/sql/database.h"
 
+namespace falaj::alerts {
+class Alerts;
+class Notifications;
+}  // namespace falaj::alerts
 namespace falaj::features {
 class Online;
 }
@@ -63,6 +67,8 @@ struct Platform {
   jobs::Jobs& jobs;
   serving::Endpoints& endpoints;
   serving::PredictionLog& predictions;
+  alerts::Alerts& alerts;
+  alerts::Notifications& notifications;
   const sys::Clock& clock;
   sys::Random& random;
   Metrics& metrics;
@@ -99,6 +105,7 @@ void add_job_routes(Routes& routes, Platform& platform);         // submit, list
 void add_queue_routes(Routes& routes, Platform& platform);       // queues, nodes, usage
 void add_serving_routes(Routes& routes, Platform& platform);     // endpoints, and what serves them
 void add_prediction_routes(Routes& routes, Platform& platform);  // what they answered, labels, experiments
+void add_alert_routes(Routes& routes, Platform& platform);       // alerts, silences, channels
 void add_secret_routes(Routes& routes, Platform& platform);      // set, list, remove
 void add_retention_routes(Routes& routes, Platform& platform);
 void add_erasure_routes(Routes& routes, Platform& platform);

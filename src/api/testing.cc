@@ -8,8 +8,12 @@
 #include <fmt/format.h>
 
 #include "api/call.h"
+#include "foundation/net/mail.h"
 #include "foundation/net/parse.h"
 #include "governance/resource/kinds/kinds.h"
+#include "lifecycle/alerts/alerts.h"
+#include "lifecycle/alerts/kinds.h"
+#include "lifecycle/alerts/notifications.h"
 #include "lifecycle/data/dataset_kind.h"
 #include "lifecycle/features/kinds.h"
 #include "lifecycle/features/online.h"
@@ -120,12 +124,13 @@ TestApi::TestApi(CallLimits limits)
       answer_key(roots.platform_key(vault::kKeptAnswers)),
       database(sql::open_sqlite(dir / "falaj.db", metrics)) {
   std::vector<sql::Migration> all;
-  for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
-                             vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
-                             track::LoggedModels::migrations(), models::Registry::migrations(),
-                             data::Datasets::migrations(), features::Online::migrations(), jobs::Jobs::migrations(),
-                             jobs::Schedules::migrations(), jobs::Secrets::migrations(),
-                             serving::Endpoints::migrations(), serving::PredictionLog::migrations(), migrations()})
+  for (const auto& module :
+       {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
+        vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
+        track::LoggedModels::migrations(), models::Registry::migrations(), data::Datasets::migrations(),
+        features::Online::migrations(), jobs::Jobs::migrations(), jobs::Schedules::migrations(),
+        jobs::Secrets::migrations(), serving::Endpoints::migrations(), serving::PredictionLog::migrations(),
+        alerts::Alerts::migrations(), migrations()})
     all.insert(all.end(), module.begin(), module.end());
   database->migrate(all);
   audit = std::make_unique<audit::AuditLog>(*database, clock, signer);
@@ -143,6 +148,7 @@ TestApi::TestApi(CallLimits limits)
   const auto bell = std::make_shared<jobs::Bell>();
   for (auto& kind : jobs::job_kinds(bell)) kinds.push_back(std::move(kind));
   kinds.push_back(serving::endpoint_kind());
+  for (auto& kind : alerts::alert_kinds()) kinds.push_back(std::move(kind));
   registry = std::make_unique<resource::Registry>(std::move(kinds));
   resources = std::make_unique<resource::Resources>(*database, *registry, clock);
   keys = std::make_unique<vault::KeyStore>(*database, vault::RootKeys::decode(roots.encode()),
@@ -181,13 +187,46 @@ TestApi::TestApi(CallLimits limits)
       serving::Endpoints::Parts{*database, *resources, *directory, *models, *promotions, *vault, *online, *predictions,
                                 clock},
       [this] { return audit->head().head.size; }, metrics);
+  endpoint_signals = std::make_unique<EndpointSignals>(*endpoints);
+  job_signals = std::make_unique<JobSignals>(*jobs);
+  metric_signals = std::make_unique<MetricSignals>(metrics);
+  const alerts::Alerts::Parts alert_parts{*database, *resources, clock, random, metrics};
+  alerts =
+      std::make_unique<alerts::Alerts>(alert_parts, alert_sources(*endpoint_signals, *job_signals, *metric_signals));
+  mailer = std::make_unique<net::Mailer>(net::ClientOptions{}, net::OutgoingRules{}, resolver);
+  notifications = std::make_unique<alerts::Notifications>(alert_parts, *alerts, outgoing, *mailer, reveal_of(*jobs));
   admin = directory->bootstrap(iam::kTokenLifeMaxUs)->text;
   apply(kResources);
-  platform.reset(new Platform{
-      *database,      *directory, *audit,      *resources,         *vault,      *keys,     *track,
-      *logged_models, *models,    *promotions, *webhooks,          *deliveries, *datasets, *erasures,
-      *online,        *jobs,      *endpoints,  *predictions,       clock,       random,    metrics,
-      answer_key,     limits,     "0.0.0",     "http://localhost", clock.now(), {},        [] { return true; }});
+  platform.reset(new Platform{*database,
+                              *directory,
+                              *audit,
+                              *resources,
+                              *vault,
+                              *keys,
+                              *track,
+                              *logged_models,
+                              *models,
+                              *promotions,
+                              *webhooks,
+                              *deliveries,
+                              *datasets,
+                              *erasures,
+                              *online,
+                              *jobs,
+                              *endpoints,
+                              *predictions,
+                              *alerts,
+                              *notifications,
+                              clock,
+                              random,
+                              metrics,
+                              answer_key,
+                              limits,
+                              "0.0.0",
+                              "http://localhost",
+                              clock.now(),
+                              {},
+                              [] { return true; }});
   add_all_routes(routes, *platform);
   service = std::make_unique<ApiService>(*platform, routes, metrics);
   ada = token_of("user/ada");

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/alert_sources.h"
 #include "api/platform.h"
 #include "api/route.h"
 #include "api/service.h"
@@ -16,9 +17,17 @@
 #include "foundation/crypto/sign.h"
 #include "foundation/net/client.h"
 #include "foundation/net/http.h"
+#include "foundation/sys/sim_net.h"
 #include "foundation/sys/testing.h"
 #include "governance/resource/kind.h"
 
+namespace falaj::alerts {
+class Alerts;
+class Notifications;
+}  // namespace falaj::alerts
+namespace falaj::net {
+class Mailer;
+}
 namespace falaj::online {
 class Store;
 }
@@ -97,11 +106,18 @@ class TestApi {
   std::unique_ptr<models::Registry> models;
   std::unique_ptr<models::Promotions> promotions;
   net::Client outgoing{net::ClientOptions{}};
+  sys::SimResolver resolver;
   std::unique_ptr<models::Deliveries> deliveries;  // not started: a test delivers when it wants to
   std::unique_ptr<jobs::FakeExecutor> executor;    // runs nothing; ends when the clock says so
   std::unique_ptr<jobs::Jobs> jobs;                // not started
   std::unique_ptr<serving::PredictionLog> predictions;
   std::unique_ptr<serving::Endpoints> endpoints;
+  std::unique_ptr<EndpointSignals> endpoint_signals;
+  std::unique_ptr<JobSignals> job_signals;
+  std::unique_ptr<MetricSignals> metric_signals;
+  std::unique_ptr<alerts::Alerts> alerts;  // looks when a test wants it to
+  std::unique_ptr<net::Mailer> mailer;
+  std::unique_ptr<alerts::Notifications> notifications;  // not started
   std::unique_ptr<Platform> platform;
   Routes routes;
   std::unique_ptr<ApiService> service;

@@ -16,6 +16,7 @@
 #include "foundation/base/text.h"
 #include "foundation/config/secret.h"
 #include "governance/resource/kinds/kinds.h"
+#include "lifecycle/alerts/kinds.h"
 #include "lifecycle/data/dataset_kind.h"
 #include "lifecycle/execute/local/local_executor.h"
 #include "lifecycle/execute/slurm/slurm_executor.h"
@@ -100,10 +101,11 @@ net::ServerLimits limits_of(const HttpSettings& http) {
 net::OutgoingRules rules_of(const WebhookSettings& webhooks) {
   return {webhooks.hosts, webhooks.plain_http, webhooks.local_addresses};
 }
-net::ClientOptions outgoing_options() {
+net::ClientOptions options_of(const WebhookSettings& webhooks) {
   net::ClientOptions options;
   options.total_wait_us = kOutgoingWaitUs;
   options.tls_1_2 = true;
+  options.ca_file = webhooks.ca_file;
   return options;
 }
 
@@ -122,12 +124,13 @@ iam::Rate rate(std::int64_t per_second) {
 
 std::vector<sql::Migration> all_migrations() {
   std::vector<sql::Migration> all;
-  for (const auto& module : {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
-                             vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
-                             track::LoggedModels::migrations(), models::Registry::migrations(),
-                             data::Datasets::migrations(), features::Online::migrations(), jobs::Jobs::migrations(),
-                             jobs::Schedules::migrations(), jobs::Secrets::migrations(),
-                             serving::Endpoints::migrations(), serving::PredictionLog::migrations(), api::migrations()})
+  for (const auto& module :
+       {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
+        vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
+        track::LoggedModels::migrations(), models::Registry::migrations(), data::Datasets::migrations(),
+        features::Online::migrations(), jobs::Jobs::migrations(), jobs::Schedules::migrations(),
+        jobs::Secrets::migrations(), serving::Endpoints::migrations(), serving::PredictionLog::migrations(),
+        alerts::Alerts::migrations(), api::migrations()})
     all.insert(all.end(), module.begin(), module.end());
   return all;
 }
@@ -212,6 +215,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
     kinds.push_back(std::move(kind));
   for (auto& kind : jobs::job_kinds(bell_)) kinds.push_back(std::move(kind));
   kinds.push_back(serving::endpoint_kind());
+  for (auto& kind : alerts::alert_kinds()) kinds.push_back(std::move(kind));
   registry_ = std::make_unique<resource::Registry>(std::move(kinds));
   resources_ = std::make_unique<resource::Resources>(*database_, *registry_, clock_);
   keys_ = std::make_unique<vault::KeyStore>(
@@ -239,7 +243,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
   models_ = std::make_unique<models::Registry>(*database_, *directory_, *vault_, *webhooks_, manifest_signer_, clock_,
                                                metrics_);
   promotions_ = std::make_unique<models::Promotions>(*database_, *webhooks_, clock_);
-  outgoing_ = std::make_unique<net::Client>(outgoing_options(), rules_of(settings_.webhooks), resolver_);
+  outgoing_ = std::make_unique<net::Client>(options_of(settings_.webhooks), rules_of(settings_.webhooks), resolver_);
   deliveries_ = std::make_unique<models::Deliveries>(*database_, *webhooks_, *outgoing_, clock_, random_, metrics_);
   make_jobs();
   predictions_ = std::make_unique<serving::PredictionLog>(
@@ -248,6 +252,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
       serving::Endpoints::Parts{*database_, *resources_, *directory_, *models_, *promotions_, *vault_, *online_,
                                 *predictions_, clock_},
       [this] { return audit_->head().head.size; }, metrics_);
+  make_alerts();
   bootstrap();
   platform_.reset(new api::Platform{*database_,
                                     *directory_,
@@ -267,6 +272,8 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
                                     *jobs_,
                                     *endpoints_,
                                     *predictions_,
+                                    *alerts_,
+                                    *notifications_,
                                     clock_,
                                     random_,
                                     metrics_,
@@ -370,6 +377,18 @@ void ControlPlane::make_slurm(jobs::LaunchOptions& launch) {
   });
 }
 
+void ControlPlane::make_alerts() {
+  endpoint_signals_ = std::make_unique<api::EndpointSignals>(*endpoints_);
+  job_signals_ = std::make_unique<api::JobSignals>(*jobs_);
+  metric_signals_ = std::make_unique<api::MetricSignals>(metrics_);
+  const alerts::Alerts::Parts parts{*database_, *resources_, clock_, random_, metrics_};
+  alerts_ =
+      std::make_unique<alerts::Alerts>(parts, api::alert_sources(*endpoint_signals_, *job_signals_, *metric_signals_));
+  mailer_ = std::make_unique<net::Mailer>(options_of(settings_.webhooks), rules_of(settings_.webhooks), resolver_);
+  notifications_ =
+      std::make_unique<alerts::Notifications>(parts, *alerts_, *outgoing_, *mailer_, api::reveal_of(*jobs_));
+}
+
 void ControlPlane::bootstrap() {
   const auto issued = directory_->bootstrap(kAdminTokenLifeUs, [this](const iam::Issued& token) {
     files_->write_all(kAdminTokenFile, as_bytes(token.text + "\n"));
@@ -396,12 +415,15 @@ void ControlPlane::serve() {
                                           clock_, ids_, metrics_);
   platform_->public_url = url();
   deliveries_->start();
+  notifications_->start();
   online_->start();
   jobs_->start();
   using std::chrono::hours;
   upkeep_ = std::make_unique<Upkeep>(
       std::vector<Upkeep::Task>{
           {"forget_deliveries", hours(1), [this] { deliveries_->purge(); }},
+          {"alerts", sys::Micros(settings_.alerts.every_us), [this] { alerts_->look(); }},
+          {"forget_alerts", hours(1), [this] { alerts_->purge(); }},
           {"forget_answers", hours(1), [this] { api::forget_old_answers(*platform_); }},
           {"sweep_dataset_uploads", hours(1),
            [this] {
@@ -527,6 +549,7 @@ void ControlPlane::stop() {
   upkeep_.reset();
   if (jobs_) jobs_->stop();
   if (deliveries_) deliveries_->stop();
+  if (notifications_) notifications_->stop();
   if (online_) online_->stop();
   if (database_) database_->stop();
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "api/alert_sources.h"
 #include "api/platform.h"
 #include "api/route.h"
 #include "api/service.h"
@@ -16,6 +17,7 @@
 #include "foundation/config/config.h"
 #include "foundation/crypto/sign.h"
 #include "foundation/net/client.h"
+#include "foundation/net/mail.h"
 #include "foundation/net/server.h"
 #include "foundation/sys/clock.h"
 #include "foundation/sys/files.h"
@@ -28,6 +30,8 @@
 #include "governance/resource/resources.h"
 #include "governance/vault/key_store.h"
 #include "governance/vault/vault.h"
+#include "lifecycle/alerts/alerts.h"
+#include "lifecycle/alerts/notifications.h"
 #include "lifecycle/data/datasets.h"
 #include "lifecycle/data/erasure.h"
 #include "lifecycle/features/online.h"
@@ -76,6 +80,7 @@ class ControlPlane {
  private:
   void bootstrap();
   void make_jobs();
+  void make_alerts();
   void make_slurm(jobs::LaunchOptions& launch);
   void start_serving();
   void retain();  // one pass of retention, as often as it says that there is more
@@ -118,6 +123,12 @@ class ControlPlane {
   std::unique_ptr<jobs::Schedules> schedules_;
   std::unique_ptr<serving::PredictionLog> predictions_;
   std::unique_ptr<serving::Endpoints> endpoints_;
+  std::unique_ptr<api::EndpointSignals> endpoint_signals_;
+  std::unique_ptr<api::JobSignals> job_signals_;
+  std::unique_ptr<api::MetricSignals> metric_signals_;
+  std::unique_ptr<alerts::Alerts> alerts_;
+  std::unique_ptr<net::Mailer> mailer_;
+  std::unique_ptr<alerts::Notifications> notifications_;
   std::unique_ptr<LocalServing> local_serving_;
   bool first_start_ = false;
   std::atomic<bool> ready_{false};

@@ -53,6 +53,12 @@ struct RateSettings {
 struct WebhookSettings {
   std::vector<std::string> hosts;
   bool plain_http = false, local_addresses = false;
+  std::string ca_file;
+};
+
+// How often alert rules are looked at.
+struct AlertSettings {
+  std::int64_t every_us = 10'000'000;
 };
 
 // How often retention policies are carried out.
@@ -92,6 +98,7 @@ struct Settings {
   HttpSettings http;
   RateSettings rates;
   WebhookSettings webhooks;
+  AlertSettings alerts;
   RetentionSettings retention;
   DatasetSettings datasets;
   OnlineSettings online;
@@ -217,10 +224,22 @@ struct Shape<app::WebhookSettings> {
   using T = app::WebhookSettings;
   static constexpr std::string_view name = "WebhookSettings";
   static constexpr auto fields = std::make_tuple(
-      field("hosts", &T::hosts, "Hosts that webhooks may call, such as *.example.org; none = nothing is sent.")
+      field("hosts", &T::hosts,
+            "Hosts that webhooks and channels of alerts may call, such as *.example.org; none = nothing is sent.")
           .length(0, 100),
       field("plain_http", &T::plain_http, "Also without TLS."),
-      field("local_addresses", &T::local_addresses, "Also to addresses that are not routed on the internet."));
+      field("local_addresses", &T::local_addresses, "Also to addresses that are not routed on the internet."),
+      field("ca_file", &T::ca_file, "Certificates, PEM, that they are trusted by; the system's when absent.")
+          .length(0, 4096));
+};
+template <>
+struct Shape<app::AlertSettings> {
+  using T = app::AlertSettings;
+  static constexpr std::string_view name = "AlertSettings";
+  static constexpr auto fields =
+      std::make_tuple(field("every", &T::every_us, "How often the server looks at alert rules.")
+                          .duration()
+                          .range(100'000, 3'600'000'000));
 };
 template <>
 struct Shape<app::RetentionSettings> {
@@ -276,9 +295,9 @@ struct Shape<app::Settings> {
       field("log_level", &T::log_level, "Lowest level that is logged.").one_of(settings_words::kLogLevels),
       field("tls", &T::tls, ""), field("database", &T::database, ""), field("blobs", &T::blobs, ""),
       field("keys", &T::keys, ""), field("http", &T::http, ""), field("rates", &T::rates, ""),
-      field("webhooks", &T::webhooks, ""), field("retention", &T::retention, ""), field("datasets", &T::datasets, ""),
-      field("online", &T::online, ""), field("jobs", &T::jobs, ""), field("serving", &T::serving, ""),
-      field("slurm", &T::slurm, ""));
+      field("webhooks", &T::webhooks, ""), field("alerts", &T::alerts, ""), field("retention", &T::retention, ""),
+      field("datasets", &T::datasets, ""), field("online", &T::online, ""), field("jobs", &T::jobs, ""),
+      field("serving", &T::serving, ""), field("slurm", &T::slurm, ""));
   // What concerns several settings. An unsafe combination refuses to start.
   static void check(const T& settings, Faults& faults);
 };

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/alert_sources.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "foundation/base/text.h"
+#include "lifecycle/alerts/exposition.h"
+#include "lifecycle/alerts/kinds.h"
+#include "lifecycle/jobs/jobs.h"
+#include "lifecycle/serving/endpoints.h"
+
+namespace falaj::api {
+namespace {
+
+using alerts::Question;
+using alerts::Signal;
+
+constexpr std::int64_t kForgetUs = 7200 * alerts::kSecondUs;  // of counts that nobody tells any more
+
+vault::Where project_asked(const Question& question) {
+  return {TenantName::parse(question.where.tenant), ProjectName::parse(question.where.project)};
+}
+
+double seconds(std::int64_t us) { return static_cast<double>(us) / 1e6; }
+
+}  // namespace
+
+std::vector<Signal> EndpointSignals::read(const Question& question) {
+  struct Seen {
+    double requests = 0, failures = 0, p99_us = 0;
+    std::int64_t over_us = 0;
+  };
+  std::map<std::pair<std::string, std::string>, Seen> by;  // endpoint and variant, over all servers
+  Lock lock(mu_);
+  windows_.forget(question.now_us - std::max(kForgetUs, question.window_us));
+  for (const auto& report : endpoints_.reports())
+    for (const auto& one : report.variants) {
+      if (one.tenant != question.where.tenant || one.project != question.where.project) continue;
+      auto& seen = by[{one.endpoint, one.variant}];
+      const auto series = fmt::format("{} {}/{}/{}/{}/{} {}", report.server, one.tenant, one.project, one.endpoint,
+                                      one.variant, one.version, question.window_us);
+      const auto answered =
+          windows_.see(series + " requests", question.window_us, static_cast<double>(one.requests), question.now_us);
+      const auto failed =
+          windows_.see(series + " failures", question.window_us, static_cast<double>(one.failures), question.now_us);
+      seen.requests += answered.by + failed.by;
+      seen.failures += failed.by;
+      seen.over_us = std::max(seen.over_us, answered.over_us);
+      seen.p99_us = std::max(seen.p99_us, one.p99_us);
+    }
+  std::vector<Signal> out;
+  for (const auto& [of, seen] : by) {
+    Signal signal{"endpoint/" + of.first, {{"endpoint", of.first}, {"variant", of.second}}, 0, "", 0};
+    if (question.on == "latency") {
+      signal.value = seen.p99_us / 1e6;
+      signal.text = fmt::format("99 of 100 requests to {} are answered within {:.1f} ms", of.first, seen.p99_us / 1000);
+    } else {
+      if (seen.requests <= 0) continue;
+      signal.value = seen.failures / seen.requests;
+      signal.text = fmt::format("{:.2f} % of {:.0f} requests to {} failed within {}", 100 * signal.value, seen.requests,
+                                of.first, format_duration_us(seen.over_us));
+    }
+    out.push_back(std::move(signal));
+  }
+  return out;
+}
+
+std::vector<Signal> JobSignals::read(const Question& question) {
+  const auto where = project_asked(question);
+  const auto since = question.now_us - question.window_us;
+  std::vector<Signal> out;
+  if (question.on == "queueWait") {
+    for (const auto& queue : jobs_.waiting(where)) {
+      const auto waited = std::max<std::int64_t>(0, question.now_us - queue.at_us);
+      out.push_back({"queue/" + queue.name,
+                     {{"queue", queue.name}},
+                     seconds(waited),
+                     fmt::format("{} jobs wait in queue {}, one of them for {}", queue.count, queue.name,
+                                 format_duration_us(waited)),
+                     0});
+    }
+  } else if (question.on == "jobFailures") {
+    for (const auto& job : jobs_.failed(where, since))
+      out.push_back({"job/" + job.name,
+                     {{"job", job.name}},
+                     static_cast<double>(job.count),
+                     fmt::format("{} of the jobs called {} failed within {}", job.count, job.name,
+                                 format_duration_us(question.window_us)),
+                     0});
+  } else {
+    double cost = 0;
+    for (const auto& usage : jobs_.usage(where.scope(), jobs::UsageBy::project, since, question.now_us))
+      cost += usage.cost;
+    out.push_back({"project/" + question.where.project,
+                   {},
+                   cost,
+                   fmt::format("jobs cost {:.2f} within {}", cost, format_duration_us(question.window_us)),
+                   0});
+  }
+  return out;
+}
+
+std::vector<Signal> MetricSignals::read(const Question& question) {
+  const auto exposed = alerts::find_exposed(metrics_.render(), question.metric);
+  std::vector<Signal> out;
+  Lock lock(mu_);
+  windows_.forget(question.now_us - std::max(kForgetUs, question.window_us));
+  for (const auto& sample : exposed.samples) {
+    Signal signal{"metric/" + question.metric, sample.labels, sample.value, "", 0};
+    std::string words, series = fmt::format("{} {}", question.metric, question.window_us);
+    for (const auto& [label, value] : sample.labels) {
+      words += fmt::format("{}{}={}", words.empty() ? "" : ",", label, value);
+      series += fmt::format("\n{}={}", label, value);
+    }
+    if (exposed.counter)
+      signal.value = windows_.see(series, question.window_us, sample.value, question.now_us).per_second();
+    signal.text = fmt::format("{}{{{}}} {} {:.6g}{}", question.metric, words, exposed.counter ? "grows by" : "is",
+                              signal.value, exposed.counter ? " a second" : "");
+    out.push_back(std::move(signal));
+  }
+  return out;
+}
+
+alerts::Sources alert_sources(EndpointSignals& endpoints, JobSignals& jobs, MetricSignals& metrics) {
+  return {{"latency", &endpoints}, {"errors", &endpoints}, {"queueWait", &jobs},
+          {"jobFailures", &jobs},  {"budget", &jobs},      {"metric", &metrics}};
+}
+
+alerts::Reveal reveal_of(jobs::Jobs& jobs) {
+  return [&jobs](const std::string& tenant, const std::string& project, const std::string& name) {
+    return jobs.secrets().reveal({TenantName::parse(tenant), ProjectName::parse(project)}, name);
+  };
+}
+
+}  // namespace falaj::api

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "foundation/base/metrics.h"
+#include "foundation/base/mutex.h"
+#include "lifecycle/alerts/notifications.h"
+#include "lifecycle/alerts/signals.h"
+#include "lifecycle/alerts/windows.h"
+
+namespace falaj::jobs {
+class Jobs;
+}
+namespace falaj::serving {
+class Endpoints;
+}
+
+namespace falaj::api {
+
+// latency and errors: what servers of models say of each variant.
+class EndpointSignals final : public alerts::SignalSource {
+ public:
+  explicit EndpointSignals(serving::Endpoints& endpoints) : endpoints_(endpoints) {}
+  std::vector<alerts::Signal> read(const alerts::Question& question) override;
+
+ private:
+  serving::Endpoints& endpoints_;
+  Mutex mu_;
+  alerts::Windows windows_ GUARDED_BY(mu_);
+};
+
+// queueWait, jobFailures and budget.
+class JobSignals final : public alerts::SignalSource {
+ public:
+  explicit JobSignals(jobs::Jobs& jobs) : jobs_(jobs) {}
+  std::vector<alerts::Signal> read(const alerts::Question& question) override;
+
+ private:
+  jobs::Jobs& jobs_;
+};
+
+// metric: this server's own numbers.
+class MetricSignals final : public alerts::SignalSource {
+ public:
+  explicit MetricSignals(Metrics& metrics) : metrics_(metrics) {}
+  std::vector<alerts::Signal> read(const alerts::Question& question) override;
+
+ private:
+  Metrics& metrics_;
+  Mutex mu_;
+  alerts::Windows windows_ GUARDED_BY(mu_);
+};
+
+alerts::Sources alert_sources(EndpointSignals& endpoints, JobSignals& jobs, MetricSignals& metrics);
+// How channels get secrets of projects.
+alerts::Reveal reveal_of(jobs::Jobs& jobs);
+
+}  // namespace falaj::api
