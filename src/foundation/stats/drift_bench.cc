@@ -266,8 +266,15 @@ Values pairs(std::size_t n, double correlation, Random& random) {
 }
 
 struct Sampled {
+  static constexpr std::size_t kRowsMax = 4000;  // as many are kept of a block
   Values rows;
-  void merge(const Sampled& other) { rows.insert(rows.end(), other.rows.begin(), other.rows.end()); }
+  void merge(const Sampled& other) {
+    rows.insert(rows.end(), other.rows.begin(), other.rows.end());
+    if (rows.size() / 2 <= kRowsMax) return;
+    Values every_other;
+    for (std::size_t i = 0; i + 1 < rows.size(); i += 4) every_other.insert(every_other.end(), {rows[i], rows[i + 1]});
+    rows = std::move(every_other);
+  }
 };
 
 // No column changes, only how two go together.
