@@ -332,7 +332,7 @@ std::string alert_thing(const alerts::Where& where, std::string_view kind, std::
   return iam::Scope::of(where.tenant, where.project, kind, name).str();
 }
 
-void add_looking(Routes& routes, Platform& platform) {
+void add_alert_views(Routes& routes, Platform& platform) {
   auto& alerts = platform.alerts;
   routes.add<AlertQuery, Page<AlertOut>>(
       reads_alerts("/v1/alerts", "alert.list", "Alerts that fire or are about to, newest first."),
@@ -448,7 +448,7 @@ void add_channels(Routes& routes, Platform& platform) {
 }  // namespace
 
 void add_alert_routes(Routes& routes, Platform& platform) {
-  add_looking(routes, platform);
+  add_alert_views(routes, platform);
   add_silences(routes, platform);
   add_channels(routes, platform);
 }

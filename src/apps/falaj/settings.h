@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/falaj/job_settings.h"
+#include "apps/falaj/telling_settings.h"
 #include "foundation/base/shape.h"
 #include "foundation/config/config.h"
 #include "lifecycle/execute/slurm/settings.h"
@@ -47,18 +48,6 @@ struct HttpSettings {
 
 struct RateSettings {
   std::int64_t calls_per_second = 10'000, anonymous_per_second = 50, denied_per_second = 5;
-};
-
-// Where webhooks may be: whoever may make one makes this server call an address.
-struct WebhookSettings {
-  std::vector<std::string> hosts;
-  bool plain_http = false, local_addresses = false;
-  std::string ca_file;
-};
-
-// How often alert rules are looked at.
-struct AlertSettings {
-  std::int64_t every_us = 10'000'000;
 };
 
 // How often retention policies are carried out.
@@ -218,28 +207,6 @@ struct Shape<app::RateSettings> {
       field("denied_per_second", &T::denied_per_second,
             "Denied calls of one address that are recorded; more are refused without a record.")
           .range(1, 1'000'000));
-};
-template <>
-struct Shape<app::WebhookSettings> {
-  using T = app::WebhookSettings;
-  static constexpr std::string_view name = "WebhookSettings";
-  static constexpr auto fields = std::make_tuple(
-      field("hosts", &T::hosts,
-            "Hosts that webhooks and channels of alerts may call, such as *.example.org; none = nothing is sent.")
-          .length(0, 100),
-      field("plain_http", &T::plain_http, "Also without TLS."),
-      field("local_addresses", &T::local_addresses, "Also to addresses that are not routed on the internet."),
-      field("ca_file", &T::ca_file, "Certificates, PEM, that they are trusted by; the system's when absent.")
-          .length(0, 4096));
-};
-template <>
-struct Shape<app::AlertSettings> {
-  using T = app::AlertSettings;
-  static constexpr std::string_view name = "AlertSettings";
-  static constexpr auto fields =
-      std::make_tuple(field("every", &T::every_us, "How often the server looks at alert rules.")
-                          .duration()
-                          .range(100'000, 3'600'000'000));
 };
 template <>
 struct Shape<app::RetentionSettings> {

@@ -97,6 +97,10 @@ class AlertsOf : public testing::TestWithParam<std::string>, public resource::Re
     if (respond) return respond();
     return net::text_response(200, "thanks");
   }
+  void answer(std::function<net::Response()> with) {
+    Lock lock(mu);
+    respond = std::move(with);
+  }
   std::vector<Received> got() {
     Lock lock(mu);
     return received;
@@ -139,7 +143,7 @@ class AlertsOf : public testing::TestWithParam<std::string>, public resource::Re
   std::list<Metrics> metrics_of_parts;
   Mutex mu;
   std::vector<Received> received GUARDED_BY(mu);
-  std::function<net::Response()> respond;
+  std::function<net::Response()> respond GUARDED_BY(mu);
   std::unique_ptr<net::TestServer> server;
   std::unique_ptr<net::Client> client;
   std::unique_ptr<net::Mailer> mailer;
@@ -203,7 +207,7 @@ TEST_P(AlertsOf, AreTriedAgainUnderTheSameNameAndGivenUp) {
   kill();
   webhook();
   rule();
-  respond = [] { return net::text_response(500, "no"); };
+  answer([] { return net::text_response(500, "no"); });
   see(2);
   look_after(1);
   EXPECT_EQ(notifications->deliver_due(), 1U);
@@ -216,7 +220,7 @@ TEST_P(AlertsOf, AreTriedAgainUnderTheSameNameAndGivenUp) {
   ASSERT_THAT(got(), SizeIs(2));
   EXPECT_EQ(got()[0].delivery, got()[1].delivery);
   EXPECT_EQ(got()[0].delivery, dead[0].id);
-  respond = {};
+  answer({});
   write([&](sql::Writer& w) { notifications->retry(w, kFlights, dead[0].id); });
   EXPECT_EQ(notifications->deliver_due(), 1U);
   EXPECT_EQ(notifications->list(kFlights, {}, 10)[0].state, outbox::State::done);
@@ -226,16 +230,16 @@ TEST_P(AlertsOf, AreTriedAgainUnderTheSameNameAndGivenUp) {
 TEST_P(AlertsOf, AreNotHarmedByHostileReceivers) {
   webhook();
   rule();
-  respond = [] {
+  answer([] {
     auto response = net::text_response(302, "");
     response.headers.set("Location", "http://169.254.169.254/latest");
     return response;
-  };
+  });
   see(2);
   look_after(1);
   notifications->deliver_due();
   EXPECT_EQ(notifications->list(kFlights, {}, 1)[0].error, "answered 302") << "it is not followed";
-  respond = [] { return net::text_response(200, std::string(1 << 20, 'x')); };
+  answer([] { return net::text_response(200, std::string(1 << 20, 'x')); });
   clock.advance(std::chrono::hours(1));
   notifications->deliver_due();
   EXPECT_THAT(notifications->list(kFlights, {}, 1)[0].error, HasSubstr("longer than"));
@@ -356,7 +360,7 @@ TEST_P(AlertsOf, TestAChannelAndTellTheAnswer) {
   const auto good = notifications->test(kFlights, "ops");
   EXPECT_TRUE(good.success) << good.error;
   EXPECT_EQ(good.answer, "thanks");
-  respond = [] { return net::text_response(418, "teapot"); };
+  answer([] { return net::text_response(418, "teapot"); });
   EXPECT_EQ(notifications->test(kFlights, "ops").error, "answered 418");
   secrets.clear();
   EXPECT_EQ(notifications->test(kFlights, "ops").error, "no secret 'hook-key' in this project");
