@@ -38,6 +38,9 @@ class Online;
 namespace falaj::jobs {
 class Jobs;
 }
+namespace falaj::watch {
+class Watch;
+}
 
 namespace falaj::api {
 
@@ -67,6 +70,7 @@ struct Platform {
   jobs::Jobs& jobs;
   serving::Endpoints& endpoints;
   serving::PredictionLog& predictions;
+  watch::Watch& watch;
   alerts::Alerts& alerts;
   alerts::Notifications& notifications;
   const sys::Clock& clock;
@@ -106,6 +110,7 @@ void add_queue_routes(Routes& routes, Platform& platform);       // queues, node
 void add_serving_routes(Routes& routes, Platform& platform);     // endpoints, and what serves them
 void add_prediction_routes(Routes& routes, Platform& platform);  // what they answered, labels, experiments
 void add_alert_routes(Routes& routes, Platform& platform);       // alerts, silences, channels
+void add_watch_routes(Routes& routes, Platform& platform);       // monitors and what they found
 void add_secret_routes(Routes& routes, Platform& platform);      // set, list, remove
 void add_retention_routes(Routes& routes, Platform& platform);
 void add_erasure_routes(Routes& routes, Platform& platform);

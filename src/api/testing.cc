@@ -21,6 +21,7 @@
 #include "lifecycle/jobs/kinds.h"
 #include "lifecycle/jobs/schedules.h"
 #include "lifecycle/jobs/testing.h"
+#include "lifecycle/watch/watch.h"
 #include "storage/blob/memory_backend.h"
 
 namespace falaj::api {
@@ -122,6 +123,7 @@ TestApi::TestApi(CallLimits limits)
       roots(vault::RootKeys::open(*files, "root.key", std::nullopt)),
       signer(roots.platform_key(vault::kAuditSignatures)),
       answer_key(roots.platform_key(vault::kKeptAnswers)),
+      watch_key(roots.platform_key(vault::kWatched)),
       database(sql::open_sqlite(dir / "falaj.db", metrics)) {
   std::vector<sql::Migration> all;
   for (const auto& module :
@@ -130,7 +132,7 @@ TestApi::TestApi(CallLimits limits)
         track::LoggedModels::migrations(), models::Registry::migrations(), data::Datasets::migrations(),
         features::Online::migrations(), jobs::Jobs::migrations(), jobs::Schedules::migrations(),
         jobs::Secrets::migrations(), serving::Endpoints::migrations(), serving::PredictionLog::migrations(),
-        alerts::Alerts::migrations(), migrations()})
+        watch::Watch::migrations(), alerts::Alerts::migrations(), migrations()})
     all.insert(all.end(), module.begin(), module.end());
   database->migrate(all);
   audit = std::make_unique<audit::AuditLog>(*database, clock, signer);
@@ -148,6 +150,7 @@ TestApi::TestApi(CallLimits limits)
   const auto bell = std::make_shared<jobs::Bell>();
   for (auto& kind : jobs::job_kinds(bell)) kinds.push_back(std::move(kind));
   kinds.push_back(serving::endpoint_kind());
+  kinds.push_back(watch::monitor_kind());
   for (auto& kind : alerts::alert_kinds()) kinds.push_back(std::move(kind));
   registry = std::make_unique<resource::Registry>(std::move(kinds));
   resources = std::make_unique<resource::Resources>(*database, *registry, clock);
@@ -187,6 +190,8 @@ TestApi::TestApi(CallLimits limits)
       serving::Endpoints::Parts{*database, *resources, *directory, *models, *promotions, *vault, *online, *predictions,
                                 clock},
       [this] { return audit->head().head.size; }, metrics);
+  watch = std::make_unique<watch::Watch>(watch::Watch::Parts{*database, *resources, *models, *vault, clock, watch_key},
+                                         metrics);
   endpoint_signals = std::make_unique<EndpointSignals>(*endpoints);
   job_signals = std::make_unique<JobSignals>(*jobs);
   metric_signals = std::make_unique<MetricSignals>(metrics);
@@ -215,6 +220,7 @@ TestApi::TestApi(CallLimits limits)
                               *jobs,
                               *endpoints,
                               *predictions,
+                              *watch,
                               *alerts,
                               *notifications,
                               clock,

@@ -88,7 +88,7 @@ class TestApi {
   std::unique_ptr<sys::Files> files;
   vault::RootKeys roots;
   const crypto::Signer signer;
-  const crypto::Key answer_key;
+  const crypto::Key answer_key, watch_key;
   std::unique_ptr<sql::Database> database;
   std::unique_ptr<audit::AuditLog> audit;
   std::unique_ptr<iam::Directory> directory;
@@ -111,6 +111,7 @@ class TestApi {
   std::unique_ptr<jobs::FakeExecutor> executor;    // runs nothing; ends when the clock says so
   std::unique_ptr<jobs::Jobs> jobs;                // not started
   std::unique_ptr<serving::PredictionLog> predictions;
+  std::unique_ptr<watch::Watch> watch;
   std::unique_ptr<serving::Endpoints> endpoints;
   std::unique_ptr<EndpointSignals> endpoint_signals;
   std::unique_ptr<JobSignals> job_signals;

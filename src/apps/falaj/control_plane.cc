@@ -130,7 +130,7 @@ std::vector<sql::Migration> all_migrations() {
         track::LoggedModels::migrations(), models::Registry::migrations(), data::Datasets::migrations(),
         features::Online::migrations(), jobs::Jobs::migrations(), jobs::Schedules::migrations(),
         jobs::Secrets::migrations(), serving::Endpoints::migrations(), serving::PredictionLog::migrations(),
-        alerts::Alerts::migrations(), api::migrations()})
+        watch::Watch::migrations(), alerts::Alerts::migrations(), api::migrations()})
     all.insert(all.end(), module.begin(), module.end());
   return all;
 }
@@ -201,6 +201,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
       roots_(vault::RootKeys::open(*files_, kRootKeyFile, passphrase_)),
       signer_(roots_.platform_key(vault::kAuditSignatures)),
       answer_key_(roots_.platform_key(vault::kKeptAnswers)),
+      watch_key_(roots_.platform_key(vault::kWatched)),
       database_(open_database(settings_, environment_, metrics_)),
       manifest_signer_(roots_.platform_key(vault::kModelManifests)) {
   audit_ = std::make_unique<audit::AuditLog>(*database_, clock_, signer_);
@@ -215,6 +216,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
     kinds.push_back(std::move(kind));
   for (auto& kind : jobs::job_kinds(bell_)) kinds.push_back(std::move(kind));
   kinds.push_back(serving::endpoint_kind());
+  kinds.push_back(watch::monitor_kind());
   for (auto& kind : alerts::alert_kinds()) kinds.push_back(std::move(kind));
   registry_ = std::make_unique<resource::Registry>(std::move(kinds));
   resources_ = std::make_unique<resource::Resources>(*database_, *registry_, clock_);
@@ -252,6 +254,8 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
       serving::Endpoints::Parts{*database_, *resources_, *directory_, *models_, *promotions_, *vault_, *online_,
                                 *predictions_, clock_},
       [this] { return audit_->head().head.size; }, metrics_);
+  watch_ = std::make_unique<watch::Watch>(
+      watch::Watch::Parts{*database_, *resources_, *models_, *vault_, clock_, watch_key_}, metrics_);
   make_alerts();
   bootstrap();
   platform_.reset(new api::Platform{*database_,
@@ -272,6 +276,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
                                     *jobs_,
                                     *endpoints_,
                                     *predictions_,
+                                    *watch_,
                                     *alerts_,
                                     *notifications_,
                                     clock_,
@@ -445,6 +450,7 @@ void ControlPlane::serve() {
           {"followed jobs", std::chrono::seconds(2), [this] { jobs_->follow(); }},
           {"endpoints", std::chrono::seconds(1), [this] { endpoints_->watch(); }},
           {"predictions", std::chrono::seconds(1), [this] { predictions_->upkeep(); }},
+          {"monitors", std::chrono::seconds(1), [this] { watch_->upkeep(); }},
           {"schedules", std::chrono::seconds(5), [this] { schedules_->run_due(); }},
           {"sweep_uploads", hours(1), [this] { track::Uploads(*database_, *vault_, clock_).sweep(); }},
           {"retention", sys::Micros(settings_.retention.every_us), [this] { retain(); }},

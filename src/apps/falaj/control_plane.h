@@ -39,6 +39,7 @@
 #include "lifecycle/jobs/schedules.h"
 #include "lifecycle/serving/endpoints.h"
 #include "lifecycle/track/track.h"
+#include "lifecycle/watch/watch.h"
 #include "storage/sql/database.h"
 
 namespace falaj::app {
@@ -95,7 +96,7 @@ class ControlPlane {
   const std::optional<std::string> passphrase_;
   vault::RootKeys roots_;
   const crypto::Signer signer_;
-  const crypto::Key answer_key_;
+  const crypto::Key answer_key_, watch_key_;
   std::unique_ptr<sql::Database> database_;
   std::unique_ptr<audit::AuditLog> audit_;
   std::unique_ptr<iam::Directory> directory_;
@@ -123,6 +124,7 @@ class ControlPlane {
   std::unique_ptr<jobs::Schedules> schedules_;
   std::unique_ptr<serving::PredictionLog> predictions_;
   std::unique_ptr<serving::Endpoints> endpoints_;
+  std::unique_ptr<watch::Watch> watch_;
   std::unique_ptr<api::EndpointSignals> endpoint_signals_;
   std::unique_ptr<api::JobSignals> job_signals_;
   std::unique_ptr<api::MetricSignals> metric_signals_;

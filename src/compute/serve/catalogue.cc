@@ -112,10 +112,9 @@ void Loader::watch(ServedEndpoint& endpoint, const ServedEndpoint* before) const
   for (auto& variant : endpoint.variants) {
     auto cells = watch_cells(endpoint, variant);
     const auto* same = find_variant(before, variant.plan.name);
-    const auto rate = endpoint.plan.watch->rows_per_second;
     const bool goes_on = same && same->slot == variant.slot && same->watched && same->watched->cells() == cells &&
-                         same->watched->rows_per_second() == rate;
-    variant.watched = goes_on ? same->watched : std::make_shared<WatchStream>(std::move(cells), rate);
+                         same->watched->how() == *endpoint.plan.watch;
+    variant.watched = goes_on ? same->watched : std::make_shared<WatchStream>(std::move(cells), *endpoint.plan.watch);
   }
 }
 

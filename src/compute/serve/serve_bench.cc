@@ -63,7 +63,8 @@ void claim(const std::string& what, double ours, const std::string& unit, const 
 class Served {
  public:
   // `log`: the share of requests that are written down; without one predictions have no names either.
-  explicit Served(const Bytes& model, std::optional<double> log = std::nullopt)
+  // `watch`: whether somebody watches what it is asked and answers.
+  explicit Served(const Bytes& model, std::optional<double> log = std::nullopt, bool watch = false)
       : host_(clock_, nullptr, &predictions_), rest_(host_, {}, metrics_) {
     sys::RealRandom random;
     crypto::Credential credential;
@@ -78,6 +79,7 @@ class Served {
     endpoint.variants = {{"a", "m", 1, digest, 1, false, "", ""}};
     endpoint.names = log.has_value();
     if (log) endpoint.log.emplace().share = *log;
+    if (watch) endpoint.watch.emplace();
     plan.endpoints = {endpoint};
     plan.callers = {{credential.id.str(),
                      crypto::sha256(BytesView(credential.secret)).hex(),
@@ -102,6 +104,9 @@ class Served {
   std::uint16_t port() const { return server_->port(); }
   std::uint16_t grpc_port() const { return grpc_->port(); }
   void settle() { predictions_.flush(); }
+  void tell_watched() { watcher_.turn(*host_.catalogue()); }
+  std::uint64_t watched_bytes() const { return watched_bytes_; }  // of the last segment
+  std::size_t watched_columns() const { return host_.catalogue()->endpoints[0].variants[0].watched->cells().size(); }
   Predictions::Tally tally() const { return predictions_.tally("default.default.m"); }
   const std::string& token() const { return token_; }
 
@@ -125,6 +130,8 @@ class Served {
   sys::Ids ids_{clock_, random_};
   Metrics metrics_;
   Predictions predictions_{clock_, random_, [](const LogSegment&) {}};
+  std::uint64_t watched_bytes_ = 0;
+  Watcher watcher_{clock_, [this](const json::object& segment) { watched_bytes_ = json::serialize(segment).size(); }};
   Host host_;
   protocol::Rest rest_;
   std::string token_;
@@ -257,6 +264,32 @@ void compare_logs(const std::string& name, const Bytes& model) {
   fmt::print(stderr, "of the last, {} rows were written and {} dropped\n", kept.rows, kept.dropped);
 }
 
+// One row at a time with and without a watcher, in turns; making sketches and telling of them counts too.
+void compare_watched(const std::string& name, const Bytes& model) {
+  const auto values = infer::random_numbers(kWidth * kRequests, 7);
+  Served alone(model), watched(model, std::nullopt, true);
+  const sys::RealClock clock;
+  std::vector<double> plain, ratios;
+  for (int round = 0; round < 3 * kRounds; ++round) {
+    double rates[2] = {};
+    int at = 0;
+    for (auto* served : {&alone, &watched}) {
+      std::vector<std::string> requests;
+      for (std::size_t i = 0; i < kRequests; ++i) requests.push_back(served->request(values, i, 1));
+      const auto measured = net::measure_requests(served->port(), requests, clock);
+      const double before = process_worked();
+      if (served == &watched) served->tell_watched();
+      const double left = (process_worked() - before) / (measured.per_second * kMeasuredSeconds);
+      rates[at++] = 1 / (1 / measured.per_cpu_second + left);
+    }
+    plain.push_back(rates[0]);
+    ratios.push_back(rates[1] / rates[0]);
+  }
+  claim(name + fmt::format(", one row, {} columns watched", watched.watched_columns()), median(plain) * median(ratios),
+        "requests/cpu s", "nothing watched", median(plain), 0.98);
+  fmt::print(stderr, "a segment takes {} bytes a column\n", watched.watched_bytes() / watched.watched_columns());
+}
+
 void one_row() {
   const Served served(infer::network_model());
   fmt::print("{:.0f} requests/cpu s\n", served_rate(served, infer::random_numbers(kWidth * kRequests, 7), 1));
@@ -273,7 +306,10 @@ int main(int argc, char** argv) {
   }
   if (const auto status = protocol::drive_if_asked(argc, argv)) return *status;
   if (argc > 1 && std::string_view(argv[1]) == "one-row") return serve::one_row(), 0;  // to look at with perf
+  if (argc > 1 && std::string_view(argv[1]) == "watched")
+    return serve::compare_watched("network 64-256-256-10", infer::network_model()), 0;
   serve::compare("network 64-256-256-10", infer::network_model());
   serve::compare_logs("network 64-256-256-10", infer::network_model());
+  serve::compare_watched("network 64-256-256-10", infer::network_model());
   serve::compare("200 trees of depth 6", infer::trees_model(infer::random_trees(200, 6, 64, 1, 3)));
 }

@@ -19,7 +19,7 @@ namespace {
 
 using graph::Element;
 
-constexpr std::uint32_t kValuesMax = 16;  // of a row, each a column of its own; beyond, their mean is one
+constexpr std::uint32_t kValuesMax = 64;  // of a row, each a column of its own; beyond, their mean is one
 constexpr std::uint64_t kCalmTurns = 10;
 constexpr std::uint32_t kHalvingsMax = 40;
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
@@ -126,15 +126,15 @@ std::vector<WatchCell> watch_cells(const ServedEndpoint& endpoint, const ServedV
   return out;
 }
 
-WatchStream::WatchStream(std::vector<WatchCell> cells, std::int64_t rows_per_second)
-    : cells_(std::move(cells)), rate_(static_cast<std::uint64_t>(std::max<std::int64_t>(1, rows_per_second))) {}
+WatchStream::WatchStream(std::vector<WatchCell> cells, const traffic::Watching& how)
+    : cells_(std::move(cells)), how_(how) {}
 
 void WatchStream::see(std::span<const infer::TensorView> inputs, std::span<const infer::TensorView> outputs,
                       std::span<const std::uint16_t> wanted, std::uint32_t rows, const sys::Clock& clock) {
   const auto first = rows_.fetch_add(rows, std::memory_order_relaxed);
   const auto now = halvings_.load(std::memory_order_relaxed);
   auto halvings = now;
-  while ((rows >> std::min(31u, halvings)) > rate_ && halvings < kHalvingsMax) ++halvings;
+  while ((rows >> std::min(31u, halvings)) > how_.rows_per_second && halvings < kHalvingsMax) ++halvings;
   thread_local std::vector<std::uint32_t> chosen;
   chosen.clear();
   for (std::uint32_t row = 0; row < rows; ++row)
@@ -147,20 +147,24 @@ void WatchStream::see(std::span<const infer::TensorView> inputs, std::span<const
   };
   const auto at = clock.wall().count();
   Lock lock(mu_);
-  auto piece = std::find_if(pieces_.begin(), pieces_.end(), [&](const Piece& p) { return p.halvings == halvings; });
-  if (piece == pieces_.end()) {
-    piece = pieces_.emplace(pieces_.end());
-    piece->halvings = halvings;
-    piece->from_us = at;
-  }
-  piece->until_us = at;
-  piece->looked_at += chosen.size();
-  for (const auto row : chosen)
+  Piece* piece = nullptr;
+  for (auto& one : pieces_)
+    if (one.halvings == halvings) piece = &one;  // the last of them
+  for (const auto row : chosen) {
+    if (!piece || piece->looked_at >= static_cast<std::uint64_t>(how_.segment_rows)) {
+      piece = &pieces_.emplace_back();
+      piece->halvings = halvings;
+      piece->from_us = at;
+    }
+    piece->until_us = at;
+    ++piece->looked_at;
     for (const auto& cell : cells_)
       append_watched(*piece, cell, cell.output ? output(cell.place) : &inputs[cell.place], row, rows);
+  }
   // By how many there were, so that what was in them does not decide; the next ones fare by the new chance.
-  if (halvings == now && piece->looked_at >= rate_ && halvings < kHalvingsMax)
-    halvings_.store(halvings + 1, std::memory_order_relaxed);
+  if (halvings != now || (looked_at_ += static_cast<std::int64_t>(chosen.size())) < how_.rows_per_second) return;
+  looked_at_ = 0;
+  if (halvings < kHalvingsMax) halvings_.store(halvings + 1, std::memory_order_relaxed);
 }
 
 WatchStream::Taken WatchStream::take() {
@@ -168,14 +172,15 @@ WatchStream::Taken WatchStream::take() {
   {
     Lock lock(mu_);
     out.pieces.swap(pieces_);
+    looked_at_ = 0;
   }
   const auto rows = rows_.load(std::memory_order_relaxed);
   out.rows = rows - told_;
   told_ = rows;
-  std::uint64_t looked_at = 0;
-  for (const auto& piece : out.pieces) looked_at += piece.looked_at;
+  std::int64_t looked_at = 0;
+  for (const auto& piece : out.pieces) looked_at += static_cast<std::int64_t>(piece.looked_at);
   const auto halvings = halvings_.load(std::memory_order_relaxed);
-  calm_ = looked_at * 4 < rate_ ? calm_ + 1 : 0;
+  calm_ = looked_at * 4 < how_.rows_per_second ? calm_ + 1 : 0;
   if (calm_ >= kCalmTurns && halvings > 0) {
     halvings_.store(halvings - 1, std::memory_order_relaxed);
     calm_ = 0;

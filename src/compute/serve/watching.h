@@ -42,7 +42,7 @@ std::vector<WatchCell> watch_cells(const ServedEndpoint& endpoint, const ServedV
 // and never on what is in them. Any number of threads see; one takes.
 class WatchStream {
  public:
-  WatchStream(std::vector<WatchCell> cells, std::int64_t rows_per_second);
+  WatchStream(std::vector<WatchCell> cells, const traffic::Watching& how);
 
   // `wanted`: which outputs there are; none is all.
   void see(std::span<const infer::TensorView> inputs, std::span<const infer::TensorView> outputs,
@@ -64,18 +64,19 @@ class WatchStream {
   traffic::Sketches sketch(const Piece& piece) const;
 
   const std::vector<WatchCell>& cells() const { return cells_; }
-  std::int64_t rows_per_second() const { return static_cast<std::int64_t>(rate_); }
+  const traffic::Watching& how() const { return how_; }
   std::uint32_t halvings() const { return halvings_.load(std::memory_order_relaxed); }
 
  private:
   const std::vector<WatchCell> cells_;
-  const std::uint64_t rate_;
+  const traffic::Watching how_;
   std::atomic<std::uint64_t> rows_{0};
   std::atomic<std::uint32_t> halvings_{0};
   std::uint64_t told_ = 0, calm_ = 0;  // the taker's own: rows told of, times in a row with few
 
   Mutex mu_;  // guards what is below
   std::vector<Piece> pieces_ GUARDED_BY(mu_);
+  std::int64_t looked_at_ GUARDED_BY(mu_) = 0;  // with the present chance, since the last time that was taken
 };
 
 // Makes segments of what streams saw, and hands them on. One thread at a time.

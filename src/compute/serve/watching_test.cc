@@ -48,7 +48,7 @@ class WatchStreamTest : public testing::Test {
 };
 
 TEST_F(WatchStreamTest, SeesEveryRowWhileTheyAreFew) {
-  WatchStream stream(kCells, 1000);
+  WatchStream stream(kCells, {1000, 1000});
   for (int i = 0; i < 10; ++i) see(stream, 10);
   const auto taken = stream.take();
   EXPECT_EQ(taken.rows, 100u);
@@ -64,7 +64,7 @@ TEST_F(WatchStreamTest, SeesEveryRowWhileTheyAreFew) {
 }
 
 TEST_F(WatchStreamTest, ThinsWhenThereAreManyAndLetsMoreInAgain) {
-  WatchStream stream(kCells, 100);
+  WatchStream stream(kCells, {100, 1000});
   for (int i = 0; i < 10'000; ++i) see(stream, 1);
   auto taken = stream.take();
   EXPECT_EQ(taken.rows, 10'000u) << "all are counted";
@@ -83,7 +83,7 @@ TEST_F(WatchStreamTest, ThinsWhenThereAreManyAndLetsMoreInAgain) {
 }
 
 TEST_F(WatchStreamTest, ALargeRequestIsThinnedByItself) {
-  WatchStream stream(kCells, 100);
+  WatchStream stream(kCells, {100, 1000});
   see(stream, 10'000);
   const auto taken = stream.take();
   EXPECT_EQ(taken.rows, 10'000u);
@@ -94,7 +94,7 @@ TEST_F(WatchStreamTest, ALargeRequestIsThinnedByItself) {
 
 // Whatever the chance, what is looked at has the distribution of what came.
 TEST_F(WatchStreamTest, ThinningDoesNotPrefer) {
-  WatchStream stream(kCells, 500);
+  WatchStream stream(kCells, {500, 1000});
   double sum = 0, count = 0;
   for (int round = 0; round < 20; ++round) {
     for (int i = 0; i < 5'000; ++i) see(stream, 1, static_cast<float>(i % 100));
@@ -107,10 +107,21 @@ TEST_F(WatchStreamTest, ThinningDoesNotPrefer) {
   EXPECT_NEAR(sum / count, 49.5, 5 * 28.9 / std::sqrt(count));
 }
 
+TEST_F(WatchStreamTest, PiecesHaveAtMostSoManyRows) {
+  WatchStream stream(kCells, {1'000, 64});
+  see(stream, 200);
+  see(stream, 30);
+  const auto taken = stream.take();
+  ASSERT_EQ(taken.pieces.size(), 4u);
+  EXPECT_EQ(taken.pieces[0].looked_at, 64u);
+  EXPECT_EQ(taken.pieces[3].looked_at, 38u);
+  EXPECT_EQ(stream.sketch(taken.pieces[1]).at("x").numbers.min(), 64);
+}
+
 TEST_F(WatchStreamTest, OutputsThatNobodyAskedForAreNotMissing) {
   auto cells = kCells;
   cells.push_back({"out_z", 1, true, Element::float32, 0, false, false});
-  WatchStream stream(cells, 1000);
+  WatchStream stream(cells, {1000, 1000});
   Asked asked{{1, std::numeric_limits<float>::quiet_NaN()}, {"a", "b"}}, answered{{7, 8}, {}};
   const auto in = asked.views(2, 1), out = answered.views(2, 1);
   const std::uint16_t wanted[] = {1};

@@ -17,7 +17,8 @@ namespace falaj::vault {
 inline constexpr std::string_view kAuditSignatures = "audit signatures", kKeptAnswers = "kept answers",
                                   kWorkloadTokens = "workload tokens", kModelManifests = "model manifests",
                                   kWebhookSecrets = "webhook secrets", kErasures = "erasures",
-                                  kOnlineFeatures = "online features", kJobSecrets = "job secrets";
+                                  kOnlineFeatures = "online features", kJobSecrets = "job secrets",
+                                  kWatched = "watched endpoints";
 
 // The top of the key hierarchy: the root key (two of them while a rotation is under way) and one platform
 // key, from which the keys of the program itself are derived (audit signatures, job tokens, kept answers).

@@ -70,6 +70,9 @@ std::optional<MonitoredEndpoint> monitored(const json::value& spec) {
   MonitoredEndpoint out{std::string(endpoint->get_string()), {}};
   if (const auto* rate = fields->if_contains("rowsPerSecond"); rate && rate->is_int64())
     out.watching.rows_per_second = rate->get_int64();
+  if (const auto* window = fields->if_contains("window"); window && window->is_object())
+    if (const auto* rows = window->get_object().if_contains("rows"); rows && rows->is_int64())
+      out.watching.segment_rows = rows->get_int64();
   return out;
 }
 
@@ -173,8 +176,9 @@ void Endpoints::add_watching(traffic::Plan& plan) const {
         if (!said || endpoint.tenant != metadata.tenant || endpoint.project != metadata.project ||
             endpoint.name != said->endpoint)
           continue;
-        auto& rows = (endpoint.watch ? *endpoint.watch : endpoint.watch.emplace(said->watching)).rows_per_second;
-        rows = std::max(rows, said->watching.rows_per_second);
+        auto& watch = endpoint.watch ? *endpoint.watch : endpoint.watch.emplace(said->watching);
+        watch.rows_per_second = std::max(watch.rows_per_second, said->watching.rows_per_second);
+        watch.segment_rows = std::min(watch.segment_rows, said->watching.segment_rows);
       }
     }
     options.cursor = page.next;

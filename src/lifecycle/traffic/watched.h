@@ -20,6 +20,8 @@ namespace falaj::traffic {
 // How an endpoint is watched. More rows than so many are thinned by chance, whatever is in them.
 struct Watching {
   std::int64_t rows_per_second = 1000;
+  std::int64_t segment_rows = 1000;  // most rows told of at once: whoever counts windows need not cut them
+  friend bool operator==(const Watching&, const Watching&) = default;
 };
 
 // A column in a few kilobytes. Exact up to about a thousand rows.
@@ -71,8 +73,9 @@ template <>
 struct falaj::Shape<falaj::traffic::Watching> {
   using T = traffic::Watching;
   static constexpr std::string_view name = "Watching";
-  static constexpr auto fields =
-      std::make_tuple(field("rowsPerSecond", &T::rows_per_second, "Most rows that are looked at.").range(1, 1'000'000));
+  static constexpr auto fields = std::make_tuple(
+      field("rowsPerSecond", &T::rows_per_second, "Most rows that are looked at.").range(1, 1'000'000),
+      field("segmentRows", &T::segment_rows, "Most rows that are told of at once.").range(1, 1'000'000));
 };
 template <>
 struct falaj::Shape<falaj::traffic::WatchedSegment> {

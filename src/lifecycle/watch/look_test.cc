@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lifecycle/watch/look.h"
+
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "foundation/base/testing.h"
+#include "foundation/stats/blocks.h"
+#include "lifecycle/watch/diagnose.h"
+
+namespace falaj::watch {
+namespace {
+
+using testing::HasSubstr;
+using Random = std::mt19937_64;
+
+double normal(Random& random) {
+  std::normal_distribution<double> one;  // of its own: the same numbers whatever was drawn before
+  return one(random);
+}
+double uniform(Random& random) { return std::generate_canonical<double, 53>(random); }
+
+// Neighbours that are alike: each is mostly what the one before was.
+struct Alike {
+  double keeps = 0.98, at = 0;
+  double next(Random& random) { return at = keeps * at + std::sqrt(1 - keeps * keeps) * normal(random); }
+};
+
+using Row = std::function<void(traffic::Sketches&)>;
+traffic::Sketches rows(int count, const Row& row) {
+  traffic::Sketches out;
+  for (int i = 0; i < count; ++i) row(out);
+  return out;
+}
+std::vector<traffic::Sketches> blocks_of(int count, int each, const Row& row) {
+  std::vector<traffic::Sketches> out;
+  for (int i = 0; i < count; ++i) out.push_back(rows(each, row));
+  return out;
+}
+Window window(std::int64_t number, traffic::Sketches columns) {
+  return {number, number * 1'000'000, number * 1'000'000 + 999'999, std::move(columns)};
+}
+
+// Windows in turn, and what stands after each.
+class Watching {
+ public:
+  Watching(Reference reference, MonitorSpec spec) : reference_(std::move(reference)), spec_(std::move(spec)) {}
+  const std::vector<Finding>& see(traffic::Sketches columns) {
+    auto looked = look(reference_, spec_, std::move(state_), window(next_++, std::move(columns)));
+    state_ = std::move(looked.state);
+    columns_ = std::move(looked.columns);
+    return findings_ = std::move(looked.findings);
+  }
+  const Finding* of(const std::string& column, const std::string& test) const {
+    for (const auto& one : findings_)
+      if (one.column == column && one.test == test) return &one;
+    return nullptr;
+  }
+  const std::vector<ColumnSeen>& columns() const { return columns_; }
+  State& state() { return state_; }
+  std::int64_t windows() const { return next_; }
+
+ private:
+  Reference reference_;
+  MonitorSpec spec_;
+  State state_;
+  std::int64_t next_ = 0;
+  std::vector<Finding> findings_;
+  std::vector<ColumnSeen> columns_;
+};
+
+const char* const kCities[] = {"dxb", "auh", "shj", "rkt"};
+
+// A distance, a temperature that is sometimes missing, a city and an answer.
+struct Flights {
+  Random random{7};
+  double factor = 1, shift = 0, missing = 0.02, strange = 0;
+  void operator()(traffic::Sketches& to) {
+    to["distance"].add(factor * (200 + 1500 * std::pow(uniform(random), 2)));
+    to["temperature"].add(uniform(random) < missing ? NAN : 30 + shift + 5 * normal(random));
+    to["city"].add(std::string_view(uniform(random) < strange ? "xxx" : kCities[random() % 10 < 6 ? 0 : random() % 4]));
+    to["out_prediction"].add(uniform(random));
+  }
+};
+
+class LookTest : public testing::Test {
+ protected:
+  LookTest() : watching_(make_reference(blocks_of(32, 500, std::ref(flights_)), "before"), {}) {}
+  void see(int windows) {
+    for (int i = 0; i < windows; ++i) watching_.see(rows(500, std::ref(flights_)));
+  }
+  Flights flights_;
+  Watching watching_;
+};
+
+TEST_F(LookTest, FindsNothingWhereNothingChanged) {
+  for (int i = 0; i < 70; ++i) EXPECT_TRUE(watching_.see(rows(500, std::ref(flights_))).empty()) << i;
+  for (const auto& column : watching_.columns()) {
+    EXPECT_EQ(column.rows, 500) << column.column;
+    EXPECT_TRUE(column.distances.psi) << column.column;
+    EXPECT_LT(*column.distances.psi, 0.1) << column.column;
+  }
+}
+
+TEST_F(LookTest, NamesTheUnitThatWasMixedUpAndForgetsItAfterwards) {
+  see(8);
+  flights_.factor = 1.609344;
+  see(1);
+  ASSERT_TRUE(watching_.of("distance", "drift"));
+  EXPECT_EQ(watching_.of("distance", "drift")->kind, "quality");
+  EXPECT_THAT(watching_.of("distance", "drift")->diagnosis, HasSubstr("looks multiplied by 1.609: kilometres"));
+  EXPECT_EQ(watching_.of("distance", "drift")->since_us, 8'000'000);
+  EXPECT_FALSE(watching_.of("distance", "range")) << "one word is enough";
+  EXPECT_FALSE(watching_.of("temperature", "drift"));
+  flights_.factor = 1;
+  see(2);
+  EXPECT_TRUE(watching_.of("distance", "drift")) << "stands for a while";
+  for (int i = 0; i < 10 && watching_.of("distance", "drift"); ++i) see(1);
+  for (int i = 0; i < 70; ++i) {
+    EXPECT_FALSE(watching_.of("distance", "drift")) << "though longer blocks hold what is over, " << i;
+    see(1);
+  }
+}
+
+TEST_F(LookTest, FindsMissingValuesNewOnesAndThoseBeyondTheRange) {
+  see(4);
+  flights_.missing = 0.2;
+  flights_.strange = 0.05;
+  flights_.shift = 100;
+  see(2);
+  ASSERT_TRUE(watching_.of("temperature", "missing"));
+  EXPECT_THAT(watching_.of("temperature", "missing")->text, HasSubstr("% are missing, 2."));
+  EXPECT_EQ(watching_.of("temperature", "missing")->kind, "quality");
+  ASSERT_TRUE(watching_.of("city", "range"));
+  EXPECT_THAT(watching_.of("city", "range")->text, HasSubstr("values that the reference never had: 'xxx'"));
+  ASSERT_TRUE(watching_.of("temperature", "range"));
+  EXPECT_THAT(watching_.of("temperature", "range")->text, HasSubstr("100.0 % lie outside"));
+  EXPECT_THAT(watching_.of("temperature", "drift")->diagnosis, HasSubstr("looks shifted by"));
+}
+
+TEST_F(LookTest, ACompleteStandstillIsAFault) {
+  see(4);
+  for (int i = 0; i < 2; ++i)
+    watching_.see(rows(500, [&](traffic::Sketches& to) {
+      flights_(to);
+      to["distance"] = {};
+      for (int n = 0; n < 500; ++n) to["distance"].add(0.0);
+    }));
+  ASSERT_TRUE(watching_.of("distance", "drift"));
+  EXPECT_EQ(watching_.of("distance", "drift")->kind, "quality");
+  EXPECT_THAT(watching_.of("distance", "drift")->diagnosis, HasSubstr("always 0"));
+}
+
+TEST_F(LookTest, SmallChangesAreFoundInManyWindowsTogether) {
+  see(16);
+  flights_.shift = 0.8;  // a sixth of the deviation
+  std::int64_t found = -1;
+  for (int i = 0; i < 64 && found < 0; ++i) {
+    see(1);
+    if (watching_.of("temperature", "drift")) found = i;
+  }
+  ASSERT_GE(found, 0);
+  EXPECT_EQ(watching_.of("temperature", "drift")->kind, "drift");
+  EXPECT_GT(watching_.of("temperature", "drift")->windows, 1);
+  EXPECT_FALSE(watching_.of("distance", "drift"));
+}
+
+TEST_F(LookTest, WhatWasNeverAsInTrainingIsSkew) {
+  flights_.shift = 6;
+  see(2);
+  ASSERT_TRUE(watching_.of("temperature", "drift"));
+  EXPECT_EQ(watching_.of("temperature", "drift")->kind, "skew");
+}
+
+TEST_F(LookTest, ARestartChangesNothing) {
+  Flights same = flights_;
+  std::vector<traffic::Sketches> seen;
+  same.shift = 1.5;
+  for (int i = 0; i < 140; ++i) seen.push_back(rows(50, std::ref(same)));
+  const auto reference = make_reference(blocks_of(32, 500, std::ref(flights_)), "before");
+  State whole, parts;
+  const auto text = [](const Looked& looked) { return json::serialize(encode(looked.findings)); };
+  for (std::int64_t i = 0; i < 140; ++i) {
+    auto a = look(reference, {}, std::move(whole), window(i, seen[static_cast<std::size_t>(i)]));
+    State again;  // as it is after a start: tests from the disk, blocks from the newest windows
+    again.tests = decode<std::map<std::string, TestState>>(encode(parts.tests), "state");
+    for (auto n = std::max<std::int64_t>(0, (i / kRemembered - 1) * kRemembered); n < i; ++n)
+      remember(again, window(n, seen[static_cast<std::size_t>(n)]));
+    auto b = look(reference, {}, std::move(again), window(i, seen[static_cast<std::size_t>(i)]));
+    ASSERT_EQ(text(a), text(b)) << i;
+    whole = std::move(a.state), parts = std::move(b.state);
+  }
+  EXPECT_FALSE(whole.tests.at("drift temperature").found == std::nullopt);
+}
+
+TEST_F(LookTest, ColumnsCanBeChosen) {
+  MonitorSpec spec;
+  spec.columns.exclude = {"distance"};
+  auto reference = make_reference(blocks_of(32, 100, std::ref(flights_)), "before");
+  reference.columns["temperature"].time = true;
+  Watching watching(std::move(reference), spec);
+  flights_.factor = 3, flights_.shift = 100;
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(watching.see(rows(500, std::ref(flights_))).empty());
+  EXPECT_EQ(watching.columns()[1].column, "distance");
+  EXPECT_EQ(watching.columns()[1].note, "not asked for");
+  EXPECT_EQ(watching.columns()[3].note, "a time, which moves on by itself");
+}
+
+// How many of so many streams of independent or of similar neighbours have any finding within 32 windows.
+int false_alarms(int streams, double keeps, bool knows_itself) {
+  constexpr int kColumns = 3, kRows = 100;
+  int out = 0;
+  for (int stream = 0; stream < streams; ++stream) {
+    Random random(static_cast<std::uint64_t>(stream + 1));
+    std::vector<Alike> columns(kColumns, Alike{keeps, 0});
+    const Row row = [&](traffic::Sketches& to) {
+      for (int c = 0; c < kColumns; ++c)
+        to[fmt::format("c{}", c)].add(columns[static_cast<std::size_t>(c)].next(random));
+    };
+    auto reference = make_reference(blocks_of(32, 200, row), "before");
+    if (!knows_itself)
+      for (auto& entry : reference.columns) entry.second.effect = 1;
+    MonitorSpec spec;
+    spec.level = 0.05;
+    spec.horizon = 32;
+    Watching watching(std::move(reference), spec);
+    bool any = false;
+    for (int i = 0; i < 32 && !any; ++i) any = !watching.see(rows(kRows, row)).empty();
+    out += any;
+  }
+  return out;
+}
+
+TEST(Look, RarelyCriesWolfWhenRowsAreIndependent) { EXPECT_LE(false_alarms(20, 0, true), 4); }
+
+TEST(Look, RarelyCriesWolfWhenNeighboursAreAlike) {
+  EXPECT_LE(false_alarms(20, 0.95, true), 4);
+  EXPECT_GE(false_alarms(5, 0.95, false), 4) << "which is because the reference knows how it varies";
+}
+
+TEST(Look, SaysTheChanceInEveryWindow) {
+  Random random(3);
+  const Row row = [&](traffic::Sketches& to) { to["x"].add(normal(random)); };
+  Watching watching(make_reference(blocks_of(32, 200, row), "before"), {});
+  int below = 0;
+  for (int i = 0; i < 200; ++i) {
+    watching.see(rows(200, row));
+    below += watching.columns()[0].p < 0.1;
+  }
+  EXPECT_LE(below, 35);
+  EXPECT_GE(watching.columns()[0].effective_rows, 100);
+}
+
+TEST(Diagnose, TakesBackEveryMistakeItKnows) {
+  Random random(5);
+  stats::Quantiles reference, celsius, kelvin, plain;
+  for (int i = 0; i < 2000; ++i) reference.add(20 + 5 * normal(random));
+  for (int i = 0; i < 1000; ++i) {
+    const double value = 20 + 5 * normal(random);
+    celsius.add(value * 1.8 + 32);
+    kelvin.add(value + 273.15);
+    plain.add(value);
+  }
+  EXPECT_FALSE(diagnose(reference, plain, 0.06));
+  EXPECT_THAT(diagnose(reference, celsius, 0.06)->text, HasSubstr("Fahrenheit sent where there were degrees Celsius"));
+  EXPECT_TRUE(diagnose(reference, kelvin, 0.06)->is_fault);
+}
+
+TEST(Diagnose, MovedIsNotAFault) {
+  Random random(6);
+  stats::Quantiles reference, moved, twofold;
+  for (int i = 0; i < 2000; ++i) reference.add(normal(random));
+  for (int i = 0; i < 1000; ++i) {
+    moved.add(normal(random) + 0.7);
+    twofold.add(normal(random) + (i % 2 ? 3 : -3));
+  }
+  ASSERT_TRUE(diagnose(reference, moved, 0.06));
+  EXPECT_FALSE(diagnose(reference, moved, 0.06)->is_fault);
+  EXPECT_FALSE(diagnose(reference, twofold, 0.06)) << "another shape";
+}
+
+TEST(Reference, ReadsWhatTrainersWrite) {
+  stats::Quantiles numbers;
+  stats::Frequent texts;
+  for (int i = 0; i < 100; ++i) numbers.add(i), texts.add(i % 2 ? "a" : "b");
+  ByteWriter a, b;
+  numbers.encode(a), texts.encode(b);
+  const auto text = [&](int version) {
+    return fmt::format(
+        R"({{"version":{},"inputs":{{"x":{{"rows":110,"missing":10,"kind":"timestamp","quantiles":"{}",)"
+        R"("blocks":[{{"rows":10,"ratios":[1,9,1,9,1,9,1,9]}}]}},"y":{{"rows":100,"missing":0,"frequent":"{}"}}}},)"
+        R"("predictions":[{{"rows":100,"missing":0,"quantiles":"{}"}}]}})",
+        version, to_base64(a.bytes()), to_base64(b.bytes()), to_base64(a.bytes()));
+  };
+  const auto read = read_reference(text(2), "it");
+  EXPECT_EQ(read.columns.size(), 3u);
+  EXPECT_TRUE(read.columns.at("x").time);
+  EXPECT_EQ(read.columns.at("x").sketch.missing, 10u);
+  EXPECT_GT(read.columns.at("x").effect, 5);
+  EXPECT_EQ(read.columns.at("y").effect, 1);
+  EXPECT_EQ(read.columns.at("out_prediction").sketch.numbers.count(), 100u);
+  EXPECT_EQ(read_reference(text(1), "it").columns.size(), 3u);
+  EXPECT_ERROR(read_reference(text(3), "it"), Code::corrupt);
+  EXPECT_ERROR(read_reference("{}", "it"), Code::corrupt);
+  EXPECT_ERROR(read_reference("not JSON", "it"), Code::corrupt);
+}
+
+}  // namespace
+}  // namespace falaj::watch

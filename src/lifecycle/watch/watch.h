@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "foundation/base/metrics.h"
+#include "foundation/base/mutex.h"
+#include "foundation/crypto/key.h"
+#include "foundation/sys/clock.h"
+#include "governance/resource/resources.h"
+#include "governance/vault/vault.h"
+#include "lifecycle/models/registry.h"
+#include "lifecycle/traffic/watched.h"
+#include "lifecycle/watch/kind.h"
+#include "lifecycle/watch/look.h"
+#include "storage/sql/database.h"
+
+namespace falaj::watch {
+
+using vault::Where;
+
+// What serving programs send of an endpoint.
+struct NamedSegment {
+  std::string segment;  // its name, the same however often it is sent
+  traffic::WatchedSegment watched;
+};
+struct WatchedBatch {
+  std::string tenant, project, endpoint;
+  std::vector<NamedSegment> segments;
+};
+
+// Windows of one version behind a variant, as one monitor makes them.
+struct Stream {
+  std::string tenant, project, monitor, variant;
+  std::int64_t version = 0;
+  friend auto operator<=>(const Stream&, const Stream&) = default;
+};
+
+struct StandingFinding {
+  std::int64_t number = 0;  // its own for ever
+  std::string monitor, endpoint, variant;
+  std::int64_t version = 0;
+  std::int64_t first_us = 0, seen_us = 0;  // when it was found, and last
+  std::optional<std::int64_t> ended_us;    // absent: it stands
+  Finding finding;
+};
+struct FindingFilter {
+  std::string monitor, endpoint, column, kind;  // "": any
+  bool standing = true;                         // false: also those that ended
+  std::size_t limit = 1000;
+};
+
+struct WindowSeen {
+  std::string variant;
+  std::int64_t version = 0, number = 0, from_us = 0, until_us = 0, rows = 0, looked_at = 0;
+  std::vector<ColumnSeen> columns;
+};
+
+// How a monitor is doing with one version behind a variant.
+struct StreamSeen {
+  std::string variant;
+  std::int64_t version = 0, windows = 0, last_us = 0;
+  std::int64_t waiting = 0;  // rows of the window that is filling
+  std::string reference;     // what it is compared with, or why with nothing
+};
+struct MonitorSeen {
+  std::string name;
+  MonitorSpec spec;
+  std::vector<StreamSeen> streams;
+  std::vector<StandingFinding> findings;
+};
+
+// One column of one window beside its reference.
+struct ColumnPair {
+  std::string variant;
+  std::int64_t version = 0, window = 0, from_us = 0, until_us = 0;
+  std::string is;  // the reference, in words
+  ReferenceColumn reference;
+  traffic::ColumnSketch seen;
+};
+
+// Labels have windows of their own, of a stream that is called like the variant with this behind it.
+inline constexpr std::string_view kLabelsOf = " labels";
+inline constexpr const char* kLabelColumn = "label";
+
+MonitorSpec label_rule(MonitorSpec spec);  // Requires: it has labels
+
+// Puts segments together into windows, looks at each once when it is full, and keeps what was found. Everything is on
+// disk when a call returns, sketches sealed. Thread-safe.
+class Watch {
+ public:
+  static std::span<const sql::Migration> migrations();
+  struct Parts {
+    sql::Database& database;
+    resource::Resources& resources;
+    models::Registry& models;
+    vault::Vault& vault;
+    const sys::Clock& clock;
+    const crypto::Key& key;  // seals sketches
+  };
+  Watch(Parts parts, Metrics& metrics);
+
+  // Segments that came before are left out. Throws corrupt and invalid: then they are nothing to send again.
+  void accept(const WatchedBatch& batch);
+  // Closes windows that waited long enough, notices silence, forgets what is old. Called now and then.
+  void upkeep();
+
+  std::vector<StandingFinding> findings(const Where& where, const FindingFilter& filter);  // newest first
+  std::vector<MonitorSeen> monitors(const Where& where, const resource::Authorise& authorise);
+  MonitorSeen monitor(const Where& where, const std::string& name);  // throws not_found
+  std::vector<WindowSeen> windows(const Where& where, const std::string& monitor, std::size_t limit);  // newest first
+  // `window`: a number; none: the newest. "" and 0: of the variant and version that was seen last. Throws not_found.
+  ColumnPair column(const Where& where, const std::string& monitor, const std::string& column,
+                    const std::string& variant, std::int64_t version, std::optional<std::int64_t> window);
+
+ private:
+  struct Open {  // a window that is filling
+    std::int64_t halvings = 0, from_us = 0, until_us = 0, rows = 0, looked_at = 0;
+    traffic::Sketches sketches;
+  };
+  struct Kept {  // what is known of a stream
+    std::string rule;
+    std::int64_t windows = 0, last_us = 0;
+    std::map<std::string, TestState> tests;
+    std::string reference;
+  };
+  struct Closed {  // a window that was looked at, on its way to the disk
+    Stream stream;
+    std::string endpoint;
+    Open window;
+    std::int64_t number = 0;
+    bool anew = false;  // the monitor compares otherwise than before: what was found goes
+    Kept kept;
+    Looked looked;
+  };
+  struct Declared {
+    std::string name;
+    MonitorSpec spec;
+  };
+  std::vector<Declared> declared(const Where& where);
+  std::optional<Open> open_window(const Stream& stream, std::int64_t halvings);
+  Kept kept(const Stream& stream);
+  std::shared_ptr<const Reference> reference(const Stream& stream, const MonitorSpec& spec, std::int64_t windows,
+                                             std::string* why_not) REQUIRES(taking_);
+  std::shared_ptr<const Reference> trained_reference(const Stream& stream, const MonitorSpec& spec,
+                                                     std::string* why_not) REQUIRES(taking_);
+  Closed close(const Stream& stream, const MonitorSpec& spec, Open window) REQUIRES(taking_);
+  void write_closed(sql::Writer& w, const Closed& closed) const;
+  void write_findings(sql::Writer& w, const Closed& closed) const;
+  void write_open(sql::Writer& w, const Stream& stream, const Open& open) const;
+  State state_of(const Stream& stream, const Kept& kept) REQUIRES(taking_);
+  void note(const Closed& closed) REQUIRES(taking_);
+  using Filling = std::map<std::pair<Stream, std::int64_t>, Open>;  // by stream and halvings
+  using More = std::function<void(sql::Writer&)>;                   // in the same write
+  void write(const std::string& scope, std::vector<std::string>& names, Filling& filling,
+             const std::vector<Closed>& closed, const More& more = {}) REQUIRES(taking_);
+  void take_labels(const Where& where, const Declared& monitor) REQUIRES(taking_);
+  void close_due() REQUIRES(taking_);
+  void notice_silence(const Where& where, const Declared& monitor) REQUIRES(taking_);
+  void forget(const Where& where, const Declared& monitor) REQUIRES(taking_);
+  Bytes seal(const Stream& stream, const traffic::Sketches& sketches) const;
+  traffic::Sketches unseal(const Stream& stream, BytesView sealed) const;
+  MonitorSeen seen(const Where& where, const std::string& name, const MonitorSpec& spec);
+
+  Parts parts_;
+  Metrics& metrics_;
+  Counter& segments_;
+  Counter& windows_;
+  std::map<std::string, Gauge*> standing_;  // by kind
+
+  Mutex taking_;  // one at a time adds to windows; guards what is below
+  std::map<Stream, std::shared_ptr<const Reference>> references_ GUARDED_BY(taking_);
+  std::map<Stream, std::pair<std::int64_t, State>> states_ GUARDED_BY(taking_);  // after so many windows
+  std::map<std::string, Gauge*> psi_ GUARDED_BY(taking_);                        // by labels; bounded
+  std::int64_t next_tidy_us_ GUARDED_BY(taking_) = 0;
+};
+
+}  // namespace falaj::watch
