@@ -41,8 +41,8 @@ class Column {
   void add(double value) {
     const auto block = next(!std::isfinite(value));
     if (!std::isfinite(value)) return;
-    numbers_.add(value);
-    if (block < kBlocks) block_numbers_[block].add(value);
+    numbers_.add(stats::coarse(value));
+    if (block < kBlocks) block_numbers_[block].add(stats::coarse(value));
   }
   void add(std::string_view value) {
     const auto block = next(value.empty());

@@ -5,6 +5,9 @@
 // busy customers make rows that come one after the other alike. Whoever compares a window of such a stream with all of
 // it must not take every row for news of its own.
 
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -12,6 +15,15 @@
 #include "foundation/stats/quantiles.h"
 
 namespace falaj::stats {
+
+// A number to about four digits (twelve bits). What two programs compute of one row differs in the last digits, and
+// where a model has few answers that would part all of them from one another.
+inline double coarse(double value) {
+  constexpr unsigned kDropped = 52 - 12;
+  const auto bits = std::bit_cast<std::uint64_t>(value) + (std::uint64_t{1} << (kDropped - 1));
+  const double out = std::bit_cast<double>(bits >> kDropped << kDropped);
+  return std::isfinite(value) && std::isfinite(out) ? out : value;
+}
 
 // At one length: how far each piece lies from the whole, squared, over what is expected of independent rows; 1 by
 // chance.

@@ -89,6 +89,15 @@ TEST(Blocks, TextsAndShares) {
   EXPECT_NEAR(shares, 1, 0.2);
 }
 
+TEST(Blocks, CoarseNumbersForgetTheirLastDigits) {
+  EXPECT_EQ(coarse(0.59015F), coarse(0.590150059));
+  for (const double exact : {0.0, 1.0, -3.0, 4095.0, 0.5, -0.125}) EXPECT_EQ(coarse(exact), exact);
+  EXPECT_NEAR(coarse(731.337), 731.337, 731.337 / 8192);
+  EXPECT_NE(coarse(0.5901), coarse(0.5905));
+  EXPECT_EQ(coarse(1.7976931348623157e308), 1.7976931348623157e308);
+  EXPECT_TRUE(std::isnan(coarse(NAN)));
+}
+
 TEST(Blocks, TooFewSayNothing) {
   EXPECT_TRUE(block_scales(std::vector<Quantiles>(7, Quantiles(8))).empty());
   EXPECT_TRUE(block_scales(std::vector<double>(32, 0), std::vector<double>(32, 10)).empty());

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "foundation/base/error.h"
+#include "foundation/stats/blocks.h"
 
 namespace falaj::traffic {
 namespace {
@@ -20,7 +21,7 @@ constexpr std::size_t kColumnNameMax = 512;
 void ColumnSketch::add(double value) {
   holds = Holds::numbers;
   ++rows;
-  std::isfinite(value) ? numbers.add(value) : void(++missing);
+  std::isfinite(value) ? numbers.add(stats::coarse(value)) : void(++missing);
 }
 
 void ColumnSketch::add(std::string_view text) {

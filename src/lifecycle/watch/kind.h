@@ -115,7 +115,7 @@ struct Shape<watch::MonitorSpec> {
       field("quality", &T::quality, "Faults of data that are told besides drift."),
       field("labels", &T::labels, "Also watches what became of predictions: labels of its endpoint; absent: not."),
       field("rowsPerSecond", &T::rows_per_second, "Most rows that each server looks at; more are thinned by chance.")
-          .range(1, 1'000'000),
+          .range(1, 100'000),
       field("keep", &T::keep_us, "How long windows and findings stay.")
           .duration()
           .range(3'600'000'000, 315'360'000'000'000));
