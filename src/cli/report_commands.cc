@@ -62,7 +62,7 @@ json::array gather_timeline(Gathering& gathering, const ReportOptions& options) 
   auto happened = timeline_of({{"alerts", gathering.items("/v1/alerts/history", {{"limit", limit}})},
                                {"findings", gathering.items("/v1/findings", {{"all", "true"}, {"limit", limit}})},
                                {"loop", gathering.items("/v1/loop/history", {{"limit", limit}})},
-                               {"runs", gathering.items("/v1/pipelineruns", {{"limit", limit}})},
+                               {"runs", gathering.items("/v1/pipeline-runs", {{"limit", limit}})},
                                {"endpoints", std::move(endpoints)}});
   if (options.since.empty()) return happened;
   json::array out;
