@@ -24,47 +24,84 @@ vault::Where project_asked(const Question& question) {
   return {TenantName::parse(question.where.tenant), ProjectName::parse(question.where.project)};
 }
 
+using VariantName = std::pair<std::string, std::string>;  // its endpoint, and its own
+
+bool is_asked(const Question& question, const serving::VariantReport& one) {
+  return one.tenant == question.where.tenant && one.project == question.where.project;
+}
+
+// Counts begin anew with another version, and are looked at through several windows.
+std::string series_of(const Question& question, const serving::ServerReport& report,
+                      const serving::VariantReport& one) {
+  return fmt::format("{} {}/{}/{}/{}/{} {}", report.server, one.tenant, one.project, one.endpoint, one.variant,
+                     one.version, question.window_us);
+}
+
+Signal variant_signal(const VariantName& of, double value, std::string text) {
+  return {"endpoint/" + of.first, {{"endpoint", of.first}, {"variant", of.second}}, value, std::move(text), 0};
+}
+
 double seconds(std::int64_t us) { return static_cast<double>(us) / 1e6; }
 
 }  // namespace
 
 std::vector<Signal> EndpointSignals::read(const Question& question) {
+  return question.on == "latency" ? latencies(question) : errors(question);
+}
+
+std::vector<Signal> EndpointSignals::latencies(const Question& question) {
+  using Times = alerts::TimeWindows::Times;
+  std::map<VariantName, Times::Tally> by;  // over all servers
+  Lock lock(mu_);
+  times_.forget(question.now_us - std::max(kForgetUs, question.window_us));
+  for (const auto& report : endpoints_.reports())
+    for (const auto& one : report.variants) {
+      if (!is_asked(question, one)) continue;
+      Times::Tally counts{};
+      for (std::size_t i = 0; i + 1 < one.latency.size(); i += 2)
+        if (one.latency[i] >= 0 && one.latency[i] < static_cast<std::int64_t>(counts.size()))
+          counts[static_cast<std::size_t>(one.latency[i])] = static_cast<std::uint64_t>(one.latency[i + 1]);
+      const auto grown = times_.see(series_of(question, report, one), question.window_us, counts, question.now_us);
+      auto& sum = by[{one.endpoint, one.variant}];
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += grown[i];
+    }
+  std::vector<Signal> out;
+  for (const auto& [of, tally] : by) {
+    const auto p99_us = Times::quantile_us(tally, 0.99);
+    if (p99_us <= 0) continue;  // nobody asked
+    out.push_back(variant_signal(of, p99_us / 1e6,
+                                 fmt::format("99 of 100 requests to {} took up to {:.1f} ms within {}", of.first,
+                                             p99_us / 1000, format_duration_us(question.window_us))));
+  }
+  return out;
+}
+
+std::vector<Signal> EndpointSignals::errors(const Question& question) {
   struct Seen {
-    double requests = 0, failures = 0, p99_us = 0;
-    std::int64_t over_us = 0;
+    double requests = 0, failures = 0;
   };
-  std::map<std::pair<std::string, std::string>, Seen> by;  // endpoint and variant, over all servers
+  std::map<VariantName, Seen> by;
   Lock lock(mu_);
   windows_.forget(question.now_us - std::max(kForgetUs, question.window_us));
   for (const auto& report : endpoints_.reports())
     for (const auto& one : report.variants) {
-      if (one.tenant != question.where.tenant || one.project != question.where.project) continue;
-      auto& seen = by[{one.endpoint, one.variant}];
-      const auto series = fmt::format("{} {}/{}/{}/{}/{} {}", report.server, one.tenant, one.project, one.endpoint,
-                                      one.variant, one.version, question.window_us);
+      if (!is_asked(question, one)) continue;
+      const auto series = series_of(question, report, one);
       const auto answered =
-          windows_.see(series + " requests", question.window_us, static_cast<double>(one.requests), question.now_us);
+          windows_.see(series + " answered", question.window_us, static_cast<double>(one.requests), question.now_us);
       const auto failed =
-          windows_.see(series + " failures", question.window_us, static_cast<double>(one.failures), question.now_us);
+          windows_.see(series + " failed", question.window_us, static_cast<double>(one.failures), question.now_us);
+      auto& seen = by[{one.endpoint, one.variant}];
       seen.requests += answered.by + failed.by;
       seen.failures += failed.by;
-      seen.over_us = std::max(seen.over_us, answered.over_us);
-      seen.p99_us = std::max(seen.p99_us, one.p99_us);
     }
   std::vector<Signal> out;
-  for (const auto& [of, seen] : by) {
-    Signal signal{"endpoint/" + of.first, {{"endpoint", of.first}, {"variant", of.second}}, 0, "", 0};
-    if (question.on == "latency") {
-      signal.value = seen.p99_us / 1e6;
-      signal.text = fmt::format("99 of 100 requests to {} are answered within {:.1f} ms", of.first, seen.p99_us / 1000);
-    } else {
-      if (seen.requests <= 0) continue;
-      signal.value = seen.failures / seen.requests;
-      signal.text = fmt::format("{:.2f} % of {:.0f} requests to {} failed within {}", 100 * signal.value, seen.requests,
-                                of.first, format_duration_us(seen.over_us));
-    }
-    out.push_back(std::move(signal));
-  }
+  for (const auto& [of, seen] : by)
+    if (seen.requests > 0)
+      out.push_back(variant_signal(
+          of, seen.failures / seen.requests,
+          fmt::format("{:.2f} % of {:.0f} requests to {} failed within {}", 100 * seen.failures / seen.requests,
+                      seen.requests, of.first, format_duration_us(question.window_us))));
   return out;
 }
 

@@ -26,9 +26,13 @@ class EndpointSignals final : public alerts::SignalSource {
   std::vector<alerts::Signal> read(const alerts::Question& question) override;
 
  private:
+  std::vector<alerts::Signal> latencies(const alerts::Question& question) EXCLUDES(mu_);
+  std::vector<alerts::Signal> errors(const alerts::Question& question) EXCLUDES(mu_);
+
   serving::Endpoints& endpoints_;
   Mutex mu_;
   alerts::Windows windows_ GUARDED_BY(mu_);
+  alerts::TimeWindows times_ GUARDED_BY(mu_);
 };
 
 // queueWait, jobFailures and budget.

@@ -6,6 +6,7 @@
 #include "api/call.h"
 #include "api/page.h"
 #include "api/project.h"
+#include "foundation/stats/time_buckets.h"
 #include "lifecycle/serving/endpoints.h"
 
 namespace falaj::api {
@@ -107,7 +108,10 @@ struct Shape<serving::VariantReport> {
       field("version", &T::version, "Of the model."), field("state", &T::state, "ready, failed or quarantined."),
       field("reason", &T::reason, "Why it is not ready."), field("requests", &T::requests, "Answered."),
       field("failures", &T::failures, "Refused or failed."), field("p50_us", &T::p50_us, "Latency of every second."),
-      field("p99_us", &T::p99_us, "Latency of 99 of 100."), field("rows", &T::rows, "Rows in its calls."));
+      field("p99_us", &T::p99_us, "Latency of 99 of 100."), field("rows", &T::rows, "Rows in its calls."),
+      field("latency", &T::latency,
+            "How often an answer took how long: buckets of time and their counts, in turn; only told, not shown.")
+          .length(0, static_cast<std::int64_t>(2 * stats::TimeBuckets<4>::kBuckets)));
 };
 template <>
 struct Shape<serving::ServerReport> {
@@ -255,8 +259,10 @@ EndpointOut view_of(const resource::Stored& stored, const Endpoints::Current& cu
     for (const auto& report : reports)
       for (const auto& one : report.variants)
         if (one.tenant == metadata.tenant && one.project == metadata.project && one.endpoint == metadata.name &&
-            one.variant == declared.name)
+            one.variant == declared.name) {
           variant.servers.push_back(one);
+          variant.servers.back().latency.clear();
+        }
     all_ready &= variant.problem.empty() && !variant.servers.empty();
     for (const auto& one : variant.servers) all_ready &= one.state == "ready" && one.version == variant.version;
     out.variants.push_back(std::move(variant));

@@ -32,6 +32,14 @@ constexpr std::size_t kPlanBytesMax = std::size_t{256} << 20;
 constexpr std::int64_t kDrainUs = 10'000'000;
 constexpr sys::Micros kReportEvery{1'000'000};
 
+// Buckets that hold something and their counts, in turn.
+json::array not_empty(const Latencies::Snapshot& snapshot) {
+  json::array out;
+  for (std::size_t i = 0; i < snapshot.size(); ++i)
+    if (snapshot[i] > 0) out.insert(out.end(), {static_cast<std::int64_t>(i), static_cast<std::int64_t>(snapshot[i])});
+  return out;
+}
+
 CrashNote* crash_note = nullptr;
 
 // Which model was at work, then on to what the signal does by itself.
@@ -230,6 +238,7 @@ class Worker {
           one["rows"] = variant.counts->rows.load();
           one["p50_us"] = quantile_us(latency, 0.5);
           one["p99_us"] = quantile_us(latency, 0.99);
+          one["latency"] = not_empty(latency);
         }
       }
       variants.push_back(std::move(one));

@@ -94,8 +94,9 @@ class Stepper {
     const auto groups = groups_of(look, now_us_);
     std::size_t count = 0;
     std::vector<AlertKey> over;
-    for (auto& [key, alert] : out_.state.live) {
-      if (key.first != look.rule) continue;
+    auto& live = out_.state.live;
+    for (auto at = live.lower_bound({look.rule, ""}); at != live.end() && at->first.first == look.rule; ++at) {
+      auto& [key, alert] = *at;
       ++count;
       const auto found = groups.find(key.second);
       if (found == groups.end()) {
@@ -108,7 +109,7 @@ class Stepper {
     for (const auto& key : over) end(key, look.spec.cool_down_us, "no longer so");
     for (const auto& [group, of] : groups) {
       const AlertKey key{look.rule, group};
-      if (out_.state.live.contains(key)) continue;
+      if (live.contains(key)) continue;
       if (++count > kAlertsOfRuleMax)
         ++out_.left_out;
       else

@@ -6,6 +6,8 @@
 #include <map>
 #include <string>
 
+#include "foundation/stats/time_buckets.h"
+
 namespace falaj::alerts {
 
 // How much counts that only grow have grown within the last while. Pure: for one thread.
@@ -29,6 +31,27 @@ class Windows {
   };
   struct Series {
     double count = 0, grown = 0;
+    std::int64_t seen_us = 0;
+    std::deque<Point> points;
+  };
+  std::map<std::string, Series> series_;
+};
+
+// The same of how long things took.
+class TimeWindows {
+ public:
+  using Times = stats::TimeBuckets<4>;
+  // How often it took how long within the window.
+  Times::Tally see(const std::string& series, std::int64_t window_us, const Times::Tally& counts, std::int64_t now_us);
+  void forget(std::int64_t before_us);
+
+ private:
+  struct Point {
+    std::int64_t at_us = 0;
+    Times::Tally grown{};
+  };
+  struct Series {
+    Times::Tally counts{}, grown{};
     std::int64_t seen_us = 0;
     std::deque<Point> points;
   };

@@ -22,9 +22,11 @@ TEST(WindowsOf, CountsSayHowMuchTheyGrew) {
   EXPECT_EQ(later.by, 5);
   EXPECT_EQ(later.over_us, 1000);
   EXPECT_EQ(windows.see("a", 1000, 3, 1600).by, 8) << "it was started anew: 3 came since";
-  EXPECT_EQ(windows.see("b", 1000, 7, 1600).by, 0);
+  EXPECT_EQ(windows.see("a", 1000, 4, 1605).by, 9);
+  EXPECT_EQ(windows.see("a", 1000, 6, 9000).by, 2) << "after a silence only what came in it";
+  EXPECT_EQ(windows.see("b", 1000, 7, 9000).by, 0);
   EXPECT_EQ(windows.size(), 2U);
-  windows.forget(1601);
+  windows.forget(9001);
   EXPECT_EQ(windows.size(), 0U);
 }
 
@@ -53,6 +55,22 @@ TEST(WindowsOf, CountsAtRandomAreWithinWhatWasCounted) {
       EXPECT_GE(got.by, 0);
     }
   }
+}
+
+TEST(WindowsOf, TimesForgetWhatWasSlowLongAgo) {
+  using Times = TimeWindows::Times;
+  TimeWindows windows;
+  Times::Tally counts{};
+  windows.see("a", 1000, counts, 0);
+  counts[Times::bucket(5000)] = 100;
+  EXPECT_NEAR(Times::quantile_us(windows.see("a", 1000, counts, 500), 0.99), 5000, 5000.0 / 16);
+  counts[Times::bucket(10)] = 50;
+  windows.see("a", 1000, counts, 1000);
+  counts[Times::bucket(10)] = 80;
+  EXPECT_EQ(Times::quantile_us(windows.see("a", 1000, counts, 1600), 0.99), 11) << "the slow ones are out of it";
+  counts = {};
+  counts[Times::bucket(7)] = 3;
+  EXPECT_EQ(windows.see("a", 1000, counts, 1700)[Times::bucket(7)], 3U) << "it was started anew";
 }
 
 constexpr std::string_view kText =

@@ -54,6 +54,8 @@ struct VariantReport {
   std::int64_t requests = 0, failures = 0;
   double p50_us = 0, p99_us = 0;
   std::int64_t rows = 0;
+  // How often an answer took how long: the number of a bucket of stats::TimeBuckets<4> and its count, in turn.
+  std::vector<std::int64_t> latency{};
 };
 struct ServerReport {
   std::string server, url, grpc;
