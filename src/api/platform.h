@@ -35,6 +35,9 @@ class Notifications;
 namespace falaj::features {
 class Online;
 }
+namespace falaj::flow {
+class Flow;
+}
 namespace falaj::jobs {
 class Jobs;
 }
@@ -73,6 +76,7 @@ struct Platform {
   watch::Watch& watch;
   alerts::Alerts& alerts;
   alerts::Notifications& notifications;
+  flow::Flow& flow;
   const sys::Clock& clock;
   sys::Random& random;
   Metrics& metrics;
@@ -111,6 +115,7 @@ void add_serving_routes(Routes& routes, Platform& platform);     // endpoints, a
 void add_prediction_routes(Routes& routes, Platform& platform);  // what they answered, labels, experiments
 void add_alert_routes(Routes& routes, Platform& platform);       // alerts, silences, channels
 void add_watch_routes(Routes& routes, Platform& platform);       // monitors and what they found
+void add_flow_routes(Routes& routes, Platform& platform);        // pipelines and their runs
 void add_secret_routes(Routes& routes, Platform& platform);      // set, list, remove
 void add_retention_routes(Routes& routes, Platform& platform);
 void add_erasure_routes(Routes& routes, Platform& platform);

@@ -9,6 +9,7 @@
 
 #include "api/call.h"
 #include "foundation/net/mail.h"
+#include "api/trainings.h"
 #include "foundation/net/parse.h"
 #include "governance/resource/kinds/kinds.h"
 #include "lifecycle/alerts/alerts.h"
@@ -17,6 +18,9 @@
 #include "lifecycle/data/dataset_kind.h"
 #include "lifecycle/features/kinds.h"
 #include "lifecycle/features/online.h"
+#include "lifecycle/flow/flow.h"
+#include "lifecycle/flow/kind.h"
+#include "lifecycle/flow/steps.h"
 #include "lifecycle/jobs/jobs.h"
 #include "lifecycle/jobs/kinds.h"
 #include "lifecycle/jobs/schedules.h"
@@ -132,7 +136,7 @@ TestApi::TestApi(CallLimits limits)
         track::LoggedModels::migrations(), models::Registry::migrations(), data::Datasets::migrations(),
         features::Online::migrations(), jobs::Jobs::migrations(), jobs::Schedules::migrations(),
         jobs::Secrets::migrations(), serving::Endpoints::migrations(), serving::PredictionLog::migrations(),
-        watch::Watch::migrations(), alerts::Alerts::migrations(), migrations()})
+        watch::Watch::migrations(), alerts::Alerts::migrations(), flow::Flow::migrations(), migrations()})
     all.insert(all.end(), module.begin(), module.end());
   database->migrate(all);
   audit = std::make_unique<audit::AuditLog>(*database, clock, signer);
@@ -152,6 +156,7 @@ TestApi::TestApi(CallLimits limits)
   kinds.push_back(serving::endpoint_kind());
   kinds.push_back(watch::monitor_kind());
   for (auto& kind : alerts::alert_kinds()) kinds.push_back(std::move(kind));
+  kinds.push_back(flow::pipeline_kind(check_training_body));
   registry = std::make_unique<resource::Registry>(std::move(kinds));
   resources = std::make_unique<resource::Resources>(*database, *registry, clock);
   keys = std::make_unique<vault::KeyStore>(*database, vault::RootKeys::decode(roots.encode()),
@@ -200,6 +205,15 @@ TestApi::TestApi(CallLimits limits)
       std::make_unique<alerts::Alerts>(alert_parts, alert_sources(*endpoint_signals, *job_signals, *metric_signals));
   mailer = std::make_unique<net::Mailer>(net::ClientOptions{}, net::OutgoingRules{}, resolver);
   notifications = std::make_unique<alerts::Notifications>(alert_parts, *alerts, outgoing, *mailer, reveal_of(*jobs));
+  steps =
+      std::make_unique<flow::Steps>(flow::Steps::Parts{*database, *resources, *directory, *vault, *datasets, *online,
+                                                       *track, *models, *promotions, *jobs, *endpoints, clock},
+                                    job_of_training_body, "0.0.0");
+  flow::FlowOptions flow_options;
+  flow_options.workers = 0;
+  flow = std::make_unique<flow::Flow>(flow::Flow::Parts{*database, *resources, *directory, *datasets, *promotions,
+                                                        *track, *steps, clock, random, metrics},
+                                      flow_options);
   admin = directory->bootstrap(iam::kTokenLifeMaxUs)->text;
   apply(kResources);
   platform.reset(new Platform{*database,
@@ -223,6 +237,7 @@ TestApi::TestApi(CallLimits limits)
                               *watch,
                               *alerts,
                               *notifications,
+                              *flow,
                               clock,
                               random,
                               metrics,
@@ -239,6 +254,7 @@ TestApi::TestApi(CallLimits limits)
 }
 
 TestApi::~TestApi() {
+  flow->stop();
   jobs->stop();
   online->stop();
   database->stop();

@@ -28,6 +28,9 @@ class Notifications;
 namespace falaj::net {
 class Mailer;
 }
+namespace falaj::flow {
+class Steps;
+}
 namespace falaj::online {
 class Store;
 }
@@ -119,6 +122,8 @@ class TestApi {
   std::unique_ptr<alerts::Alerts> alerts;  // looks when a test wants it to
   std::unique_ptr<net::Mailer> mailer;
   std::unique_ptr<alerts::Notifications> notifications;  // not started
+  std::unique_ptr<flow::Steps> steps;
+  std::unique_ptr<flow::Flow> flow;  // not started: a test looks when it wants to
   std::unique_ptr<Platform> platform;
   Routes routes;
   std::unique_ptr<ApiService> service;

@@ -43,6 +43,21 @@ jobs::NewJob job_of_training(std::string name, std::map<std::string, std::string
   return job;
 }
 
+jobs::NewJob job_of_training_body(const std::string& name, const json::value& body) {
+  Faults faults;
+  check_training_body(body, "train", faults);
+  refuse_if_any("training", std::move(faults));
+  return job_of_training(name, {}, decode<recipe::Training>(body, "training"));
+}
+
+void check_training_body(const json::value& body, const std::string& path, Faults& faults) {
+  Faults own;
+  recipe::Training training;
+  decode_into(training, body, own, "spec");
+  if (own.empty()) check(training, own);
+  for (auto& fault : own) faults.push_back({path + fault.where.substr(4), std::move(fault.what)});
+}
+
 void register_run_model(models::Registry& registry, const models::Where& where, const std::string& run_id,
                         const std::string& model, const std::string& alias) {
   const auto act = [&](std::string_view verb) {

@@ -17,6 +17,10 @@ inline constexpr char kTrainer[] = "falaj-train";  // the first word of its job'
 jobs::NewJob job_of_training(std::string name, std::map<std::string, std::string> labels,
                              const recipe::Training& training);
 
+// The same of a step of a pipeline, whose body is the training's spec; and its faults, at their place.
+jobs::NewJob job_of_training_body(const std::string& name, const json::value& body);
+void check_training_body(const json::value& body, const std::string& path, Faults& faults);
+
 // Makes what a run left below "model" a version of a registered model, which is made when missing. Once: again it finds
 // what it made.
 void register_run_model(models::Registry& registry, const models::Where& where, const std::string& run_id,

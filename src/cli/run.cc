@@ -69,6 +69,7 @@ int run(int argc, char** argv, Session& session, const std::function<void(CLI::A
   add_job_commands(app, session);
   add_endpoint_commands(app, session);
   add_monitor_commands(app, session);
+  add_pipeline_commands(app, session);
   add_bench_commands(app, session);
   add_alert_commands(app, session);
   add_lineage_commands(app, session);

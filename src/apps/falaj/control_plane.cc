@@ -21,6 +21,7 @@
 #include "lifecycle/execute/local/local_executor.h"
 #include "lifecycle/execute/slurm/slurm_executor.h"
 #include "lifecycle/features/kinds.h"
+#include "lifecycle/flow/kind.h"
 #include "lifecycle/jobs/kinds.h"
 #include "lifecycle/track/uploads.h"
 #include "storage/blob/directory_backend.h"
@@ -130,7 +131,7 @@ std::vector<sql::Migration> all_migrations() {
         track::LoggedModels::migrations(), models::Registry::migrations(), data::Datasets::migrations(),
         features::Online::migrations(), jobs::Jobs::migrations(), jobs::Schedules::migrations(),
         jobs::Secrets::migrations(), serving::Endpoints::migrations(), serving::PredictionLog::migrations(),
-        watch::Watch::migrations(), alerts::Alerts::migrations(), api::migrations()})
+        watch::Watch::migrations(), alerts::Alerts::migrations(), flow::Flow::migrations(), api::migrations()})
     all.insert(all.end(), module.begin(), module.end());
   return all;
 }
@@ -218,6 +219,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
   kinds.push_back(serving::endpoint_kind());
   kinds.push_back(watch::monitor_kind());
   for (auto& kind : alerts::alert_kinds()) kinds.push_back(std::move(kind));
+  kinds.push_back(flow::pipeline_kind(api::check_training_body));
   registry_ = std::make_unique<resource::Registry>(std::move(kinds));
   resources_ = std::make_unique<resource::Resources>(*database_, *registry_, clock_);
   keys_ = std::make_unique<vault::KeyStore>(
@@ -257,6 +259,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
   watch_ = std::make_unique<watch::Watch>(
       watch::Watch::Parts{*database_, *resources_, *models_, *vault_, clock_, watch_key_}, metrics_);
   make_alerts();
+  make_flow();
   bootstrap();
   platform_.reset(new api::Platform{*database_,
                                     *directory_,
@@ -279,6 +282,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
                                     *watch_,
                                     *alerts_,
                                     *notifications_,
+                                    *flow_,
                                     clock_,
                                     random_,
                                     metrics_,
@@ -362,6 +366,16 @@ void ControlPlane::make_jobs() {
   schedules_ = std::make_unique<jobs::Schedules>(*database_, *resources_, *directory_, *jobs_, clock_);
 }
 
+void ControlPlane::make_flow() {
+  steps_ = std::make_unique<flow::Steps>(
+      flow::Steps::Parts{*database_, *resources_, *directory_, *vault_, *datasets_, *online_, *track_, *models_,
+                         *promotions_, *jobs_, *endpoints_, clock_},
+      api::job_of_training_body, std::string(kVersion));
+  flow_ = std::make_unique<flow::Flow>(flow::Flow::Parts{*database_, *resources_, *directory_, *datasets_, *promotions_,
+                                                         *track_, *steps_, clock_, random_, metrics_},
+                                       flow::FlowOptions{});
+}
+
 void ControlPlane::make_slurm(jobs::LaunchOptions& launch) {
   auto settings = settings_.slurm;
   auto& jobs = launch.elsewhere[kSlurmExecutor];
@@ -423,6 +437,7 @@ void ControlPlane::serve() {
   notifications_->start();
   online_->start();
   jobs_->start();
+  flow_->start();
   using std::chrono::hours;
   upkeep_ = std::make_unique<Upkeep>(
       std::vector<Upkeep::Task>{
@@ -553,6 +568,7 @@ void ControlPlane::stop() {
   if (server_) server_->stop(settings_.http.drain_us);
   server_.reset();
   upkeep_.reset();
+  if (flow_) flow_->stop();
   if (jobs_) jobs_->stop();
   if (deliveries_) deliveries_->stop();
   if (notifications_) notifications_->stop();

@@ -35,6 +35,8 @@
 #include "lifecycle/data/datasets.h"
 #include "lifecycle/data/erasure.h"
 #include "lifecycle/features/online.h"
+#include "lifecycle/flow/flow.h"
+#include "lifecycle/flow/steps.h"
 #include "lifecycle/jobs/jobs.h"
 #include "lifecycle/jobs/schedules.h"
 #include "lifecycle/serving/endpoints.h"
@@ -82,6 +84,7 @@ class ControlPlane {
   void bootstrap();
   void make_jobs();
   void make_alerts();
+  void make_flow();
   void make_slurm(jobs::LaunchOptions& launch);
   void start_serving();
   void retain();  // one pass of retention, as often as it says that there is more
@@ -131,6 +134,8 @@ class ControlPlane {
   std::unique_ptr<alerts::Alerts> alerts_;
   std::unique_ptr<net::Mailer> mailer_;
   std::unique_ptr<alerts::Notifications> notifications_;
+  std::unique_ptr<flow::Steps> steps_;
+  std::unique_ptr<flow::Flow> flow_;
   std::unique_ptr<LocalServing> local_serving_;
   bool first_start_ = false;
   std::atomic<bool> ready_{false};

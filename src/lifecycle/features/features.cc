@@ -176,6 +176,10 @@ data::Version Features::train_set(const Where& where, const TrainSet& wanted, co
   const auto select = fmt::format("SELECT {} FROM spine p{} ORDER BY p.{}", columns, joins, kSpineRow);
   how.source = fmt::format("features {} of {}", wanted.service, fmt::join(from, ", "));
   declare(where, wanted.into, room->describe(select), time, authorise, act);
+  if (!wanted.key.empty()) {
+    how.upload = datasets_.begin(where, wanted.into, act, wanted.key);
+    if (auto done = datasets_.finished(where, wanted.into, how.upload)) return std::move(*done);
+  }
   return datasets_.store(where, wanted.into, *room, select, how, act, watch);
 }
 

@@ -16,6 +16,7 @@ struct TrainSet {
   data::VersionName spine;  // the rows to be described
   std::string time;         // the column of the spine that says as of when; the dataset's own when ""
   std::string into;         // the dataset whose next version it becomes; declared when it is not there
+  std::string key{};        // of the caller's choice: with the same one it is made once, and found again then
 };
 
 // Training sets made of declared features. Thread-safe.

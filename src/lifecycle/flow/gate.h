@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Whether a model's version is good enough, by evidence with its uncertainty. Pure.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lifecycle/flow/bodies.h"
+
+namespace falaj::flow {
+
+// A metric as it was measured; low and high are its 95 % interval where that is known, else the value itself.
+struct Measured {
+  double value = 0, low = 0, high = 0;
+};
+// `name` among the metrics of a run, with NAME_low and NAME_high beside it.
+std::optional<Measured> measured(const std::map<std::string, double>& metrics, const std::string& name);
+bool higher_is_better(const ConditionBody& condition);
+
+// What is known of one version.
+struct VersionSeen {
+  std::int64_t version = 0;
+  std::map<std::string, double> metrics;                            // of its own run
+  std::map<std::string, std::map<std::string, double>> metrics_of;  // of other runs that conditions name
+  std::int64_t bytes = 0;
+  std::map<std::string, double> p99_us;  // by endpoint
+};
+
+struct Finding {
+  bool held = false;
+  std::string said;  // in words, with the numbers
+};
+
+// One condition. `against`: what the version is compared with; none = there is nothing yet, and betterBy holds.
+Finding judge(const ConditionBody& condition, const VersionSeen& version, const VersionSeen* against);
+
+struct Verdict {
+  bool passed = false;
+  std::int64_t version = 0;           // that was chosen; of none that passed, the first
+  std::vector<std::string> evidence;  // of that one
+};
+// Of several, the one that is best by the first condition with a metric among those that pass.
+Verdict judge(const GateBody& gate, const std::vector<VersionSeen>& versions, const VersionSeen* against);
+
+}  // namespace falaj::flow
