@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "api/call.h"
-#include "foundation/net/mail.h"
 #include "api/trainings.h"
+#include "foundation/net/mail.h"
 #include "foundation/net/parse.h"
 #include "governance/resource/kinds/kinds.h"
 #include "lifecycle/alerts/alerts.h"

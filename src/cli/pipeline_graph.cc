@@ -101,7 +101,8 @@ std::string graph_svg(const json::array& steps, const std::string& title) {
         "</title></rect>\n<text x=\"{:g}\" y=\"{:g}\" font-weight=\"bold\">{}</text>\n"
         "<text x=\"{:g}\" y=\"{:g}\" fill=\"#444\">{}, {} {}</text>\n",
         box.x, box.y, kWide, kHigh, look_of(phase).fill, safe(graph_word(step, "why")), box.x + 10, box.y + 19,
-        safe(id.substr(0, 24)), box.x + 10, box.y + 36, safe(graph_word(step, "kind")), look_of(phase).mark, safe(phase));
+        safe(id.substr(0, 24)), box.x + 10, box.y + 36, safe(graph_word(step, "kind")), look_of(phase).mark,
+        safe(phase));
   }
   return out + "</svg>\n";
 }

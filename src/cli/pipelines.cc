@@ -295,8 +295,8 @@ void add_pipeline_changes(CLI::App& pipeline, Session& session) {
   cancel->add_option("--why", cancelled->why, "For the history");
   cancel->callback([&session, cancelled] {
     const auto id = run_id(session, cancelled->run);
-    const auto answer =
-        session.api().post(flow_run_path(id, "/cancel"), json::object{{"why", cancelled->why}}, pipeline_scope(session));
+    const auto answer = session.api().post(flow_run_path(id, "/cancel"), json::object{{"why", cancelled->why}},
+                                           pipeline_scope(session));
     if (!session.output().for_people()) return session.output().value(answer);
     session.output().line("told to stop");
   });

@@ -129,14 +129,15 @@ Settled Steps::settle_gate(const Task& task) const {
   refuse_if_any("gate", std::move(faults));
   const auto judged = evidence(task);
   Settled out{task.body, nullptr, std::nullopt};
-  if (judged.against && judged.versions.size() == 1 && judged.versions[0].version == judged.against->version) {
+  const auto verdict = judge(judged.gate, judged.versions, judged.against ? &*judged.against : nullptr);
+  if (judged.against && verdict.passed && verdict.version == judged.against->version) {
     out.already = Done{Done::How::succeeded,
                        fmt::format("version {} is {} already", judged.against->version, judged.gate.against),
                        json::object{{"model", judged.gate.model},
                                     {"version", judged.against->version},
                                     {"against", judged.against->version},
                                     {"passed", true},
-                                    {"evidence", json::array{}}},
+                                    {"evidence", json::value_from(verdict.evidence)}},
                        "", false};
     return out;
   }
