@@ -81,6 +81,7 @@ struct Beyond {
 };
 Beyond numbers_beyond(const Quantiles& was, const Quantiles& is) {
   Beyond out;
+  if (is.min() >= was.min() && is.max() <= was.max()) return out;  // nearly always
   for (const auto& [value, weight] : is.sorted())
     if (value < was.min() || value > was.max()) out.count += weight;
   out.shown = fmt::format("outside {:.6g} to {:.6g}, where all of the reference lies; now {:.6g} to {:.6g}", was.min(),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // what was found and seen, for those who ask
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "foundation/base/error.h"
