@@ -124,6 +124,11 @@ TEST_F(AlertRoutes, EndpointsFailWithinAWindow) {
   EXPECT_TRUE(api.endpoint_signals->read({{"acme", "cargo"}, "errors", "", 1, 1}).empty());
 }
 
+TEST_F(AlertRoutes, FindingsAreReadByKind) {
+  for (const auto* kind : {"drift", "quality", "performance", "skew"})
+    EXPECT_TRUE(api.finding_signals->read(question(kind)).empty());
+}
+
 TEST_F(AlertRoutes, JobsWaitFailAndCost) {
   EXPECT_TRUE(api.job_signals->read(question("queueWait")).empty());
   const auto submitted =

@@ -11,6 +11,7 @@
 #include "lifecycle/alerts/kinds.h"
 #include "lifecycle/jobs/jobs.h"
 #include "lifecycle/serving/endpoints.h"
+#include "lifecycle/watch/watch.h"
 
 namespace falaj::api {
 namespace {
@@ -105,6 +106,24 @@ std::vector<Signal> EndpointSignals::errors(const Question& question) {
   return out;
 }
 
+std::vector<Signal> FindingSignals::read(const Question& question) {
+  watch::FindingFilter filter;
+  filter.kind = question.on;
+  std::vector<Signal> out;
+  for (const auto& one : watch_.findings(project_asked(question), filter))
+    out.push_back({"endpoint/" + one.endpoint,
+                   {{"monitor", one.monitor},
+                    {"endpoint", one.endpoint},
+                    {"variant", one.variant},
+                    {"version", std::to_string(one.version)},
+                    {"column", one.finding.column},
+                    {"test", one.finding.test}},
+                   one.finding.score,
+                   one.finding.text,
+                   one.first_us});
+  return out;
+}
+
 std::vector<Signal> JobSignals::read(const Question& question) {
   const auto where = project_asked(question);
   const auto since = question.now_us - question.window_us;
@@ -161,9 +180,11 @@ std::vector<Signal> MetricSignals::read(const Question& question) {
   return out;
 }
 
-alerts::Sources alert_sources(EndpointSignals& endpoints, JobSignals& jobs, MetricSignals& metrics) {
-  return {{"latency", &endpoints}, {"errors", &endpoints}, {"queueWait", &jobs},
-          {"jobFailures", &jobs},  {"budget", &jobs},      {"metric", &metrics}};
+alerts::Sources alert_sources(EndpointSignals& endpoints, FindingSignals& findings, JobSignals& jobs,
+                              MetricSignals& metrics) {
+  return {{"drift", &findings},    {"quality", &findings}, {"performance", &findings}, {"skew", &findings},
+          {"latency", &endpoints}, {"errors", &endpoints}, {"queueWait", &jobs},       {"jobFailures", &jobs},
+          {"budget", &jobs},       {"metric", &metrics}};
 }
 
 alerts::Reveal reveal_of(jobs::Jobs& jobs) {

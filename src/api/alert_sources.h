@@ -16,6 +16,9 @@ class Jobs;
 namespace falaj::serving {
 class Endpoints;
 }
+namespace falaj::watch {
+class Watch;
+}
 
 namespace falaj::api {
 
@@ -33,6 +36,16 @@ class EndpointSignals final : public alerts::SignalSource {
   Mutex mu_;
   alerts::Windows windows_ GUARDED_BY(mu_);
   alerts::TimeWindows times_ GUARDED_BY(mu_);
+};
+
+// drift, quality, performance and skew: what monitors found and still stands; its value is how sure they are.
+class FindingSignals final : public alerts::SignalSource {
+ public:
+  explicit FindingSignals(watch::Watch& watch) : watch_(watch) {}
+  std::vector<alerts::Signal> read(const alerts::Question& question) override;
+
+ private:
+  watch::Watch& watch_;
 };
 
 // queueWait, jobFailures and budget.
@@ -57,7 +70,8 @@ class MetricSignals final : public alerts::SignalSource {
   alerts::Windows windows_ GUARDED_BY(mu_);
 };
 
-alerts::Sources alert_sources(EndpointSignals& endpoints, JobSignals& jobs, MetricSignals& metrics);
+alerts::Sources alert_sources(EndpointSignals& endpoints, FindingSignals& findings, JobSignals& jobs,
+                              MetricSignals& metrics);
 // How channels get secrets of projects.
 alerts::Reveal reveal_of(jobs::Jobs& jobs);
 

@@ -198,11 +198,12 @@ TestApi::TestApi(CallLimits limits)
   watch = std::make_unique<watch::Watch>(watch::Watch::Parts{*database, *resources, *models, *vault, clock, watch_key},
                                          metrics);
   endpoint_signals = std::make_unique<EndpointSignals>(*endpoints);
+  finding_signals = std::make_unique<FindingSignals>(*watch);
   job_signals = std::make_unique<JobSignals>(*jobs);
   metric_signals = std::make_unique<MetricSignals>(metrics);
   const alerts::Alerts::Parts alert_parts{*database, *resources, clock, random, metrics};
-  alerts =
-      std::make_unique<alerts::Alerts>(alert_parts, alert_sources(*endpoint_signals, *job_signals, *metric_signals));
+  alerts = std::make_unique<alerts::Alerts>(
+      alert_parts, alert_sources(*endpoint_signals, *finding_signals, *job_signals, *metric_signals));
   mailer = std::make_unique<net::Mailer>(net::ClientOptions{}, net::OutgoingRules{}, resolver);
   notifications = std::make_unique<alerts::Notifications>(alert_parts, *alerts, outgoing, *mailer, reveal_of(*jobs));
   steps =

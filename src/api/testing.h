@@ -117,6 +117,7 @@ class TestApi {
   std::unique_ptr<watch::Watch> watch;
   std::unique_ptr<serving::Endpoints> endpoints;
   std::unique_ptr<EndpointSignals> endpoint_signals;
+  std::unique_ptr<FindingSignals> finding_signals;
   std::unique_ptr<JobSignals> job_signals;
   std::unique_ptr<MetricSignals> metric_signals;
   std::unique_ptr<alerts::Alerts> alerts;  // looks when a test wants it to

@@ -398,11 +398,12 @@ void ControlPlane::make_slurm(jobs::LaunchOptions& launch) {
 
 void ControlPlane::make_alerts() {
   endpoint_signals_ = std::make_unique<api::EndpointSignals>(*endpoints_);
+  finding_signals_ = std::make_unique<api::FindingSignals>(*watch_);
   job_signals_ = std::make_unique<api::JobSignals>(*jobs_);
   metric_signals_ = std::make_unique<api::MetricSignals>(metrics_);
   const alerts::Alerts::Parts parts{*database_, *resources_, clock_, random_, metrics_};
-  alerts_ =
-      std::make_unique<alerts::Alerts>(parts, api::alert_sources(*endpoint_signals_, *job_signals_, *metric_signals_));
+  alerts_ = std::make_unique<alerts::Alerts>(
+      parts, api::alert_sources(*endpoint_signals_, *finding_signals_, *job_signals_, *metric_signals_));
   mailer_ = std::make_unique<net::Mailer>(options_of(settings_.webhooks), rules_of(settings_.webhooks), resolver_);
   notifications_ =
       std::make_unique<alerts::Notifications>(parts, *alerts_, *outgoing_, *mailer_, api::reveal_of(*jobs_));

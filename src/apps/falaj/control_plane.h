@@ -129,6 +129,7 @@ class ControlPlane {
   std::unique_ptr<serving::Endpoints> endpoints_;
   std::unique_ptr<watch::Watch> watch_;
   std::unique_ptr<api::EndpointSignals> endpoint_signals_;
+  std::unique_ptr<api::FindingSignals> finding_signals_;
   std::unique_ptr<api::JobSignals> job_signals_;
   std::unique_ptr<api::MetricSignals> metric_signals_;
   std::unique_ptr<alerts::Alerts> alerts_;
