@@ -62,9 +62,6 @@ struct DecideStepIn {
   bool approve = false;
   std::string why;
 };
-struct PushedOut {
-  std::optional<std::string> id;
-};
 
 }  // namespace
 }  // namespace falaj::api
@@ -157,12 +154,6 @@ struct Shape<DecideStepIn> {
   static constexpr std::string_view name = "DecideStep";
   static constexpr auto fields = std::make_tuple(field("approve", &T::approve, "Or else it is rejected.").required(),
                                                  field("why", &T::why, "For the history.").length(0, 4000));
-};
-template <>
-struct Shape<PushedOut> {
-  static constexpr std::string_view name = "PushedPipeline";
-  static constexpr auto fields =
-      std::make_tuple(field("id", &PushedOut::id, "Of the run that it began; absent: of a branch nobody waits for."));
 };
 }  // namespace falaj
 
@@ -335,14 +326,15 @@ Page<FlowRunOut> list_runs(Platform& platform, Call& call, const ListFlowRunsIn&
   return out;
 }
 
-PushedOut push(Platform& platform, Call& call, net::Request& request) {
+// The id of the run that it began; none of a branch that nobody waits for.
+json::object push(Platform& platform, Call& call, net::Request& request) {
   const auto where = project_of(call);
   const auto body = request.body.read_all();
   const auto signature = std::string(call.head().headers.find("X-Hub-Signature-256").value_or(""));
   const auto run = platform.flow.pushed(where, call.parameter("name"), signature, body, [&](const std::string& name) {
     return platform.jobs.secrets().reveal(where, name);
   });
-  return {run ? std::optional(run->facts.id) : std::nullopt};
+  return run ? json::object{{"id", run->facts.id}} : json::object{};
 }
 
 }  // namespace
@@ -370,7 +362,7 @@ void add_flow_routes(Routes& routes, Platform& platform) {
       {Method::post, "/v1/pipelines/{name}/push", Permission::anyone(), kPushBody, Audit::verb(flow::kStartRun),
        Place::worker, "A push to a repository, signed with a secret of the project (X-Hub-Signature-256)."},
       "application/json", [&platform](Call& call, const Nothing&, net::Request& request) {
-        return detail::json_response(encode(push(platform, call, request)));
+        return detail::json_response(push(platform, call, request));
       });
   routes.add<ListFlowRunsIn, Page<FlowRunOut>>(
       reads("/v1/pipeline-runs", "pipelinerun.list", "Runs of pipelines, newest first."),

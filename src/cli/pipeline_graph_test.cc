@@ -24,7 +24,8 @@ TEST(PipelineGraph, AsTextEachStepStandsBehindThoseItNeeds) {
 TEST(PipelineGraph, AsAPictureEveryNeedIsALineAndNoTextIsMarkup) {
   const auto svg = graph_svg(kSteps, "p <1>");
   std::size_t lines = 0;
-  for (auto at = svg.find("stroke=\"#888\""); at != std::string::npos; at = svg.find("stroke=\"#888\"", at + 1)) ++lines;
+  for (auto at = svg.find("stroke=\"#888\""); at != std::string::npos; at = svg.find("stroke=\"#888\"", at + 1))
+    ++lines;
   EXPECT_EQ(lines, 3u);
   EXPECT_THAT(svg, HasSubstr("&lt;worse&gt; &amp; &quot;old&quot;"));
   EXPECT_THAT(svg, HasSubstr("p &lt;1&gt;"));

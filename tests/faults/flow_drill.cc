@@ -65,9 +65,9 @@ class FlowDrill {
     std::string pattern = (fs::temp_directory_path() / "falaj-flow-XXXXXX").string();
     if (!mkdtemp(pattern.data())) throw Error(Code::unavailable, "no temporary directory");
     directory_ = pattern;
-    program_ = std::make_unique<Program>(std::move(binary), directory_ + "/data", directory_ + "/log",
-                                         std::vector<std::string>{"--set", "log_level=error", "--set",
-                                                                  "serving.local=false", "--set", "jobs.cpus=2"});
+    program_ = std::make_unique<Program>(
+        std::move(binary), directory_ + "/data", directory_ + "/log",
+        std::vector<std::string>{"--set", "log_level=error", "--set", "serving.local=false", "--set", "jobs.cpus=2"});
   }
   ~FlowDrill() {
     program_.reset();
@@ -164,11 +164,11 @@ class FlowDrill {
     const auto tracked = get("/v1/runs/" + std::string(outputs["model"].at("run").as_string()));
     call([&](client::ApiClient& api) {
       const auto root = std::string(tracked.at("artifact_uri").as_string());
-      api.download(net::Method::get,
-                   fmt::format("/mlflow/default/default/api/2.0/mlflow-artifacts/artifacts{}/model/weights",
-                               root.substr(root.find('/'))),
-                   {}, nullptr, [](std::optional<std::uint64_t>) {},
-                   [&](BytesView piece) { bytes += as_text(piece); });
+      api.download(
+          net::Method::get,
+          fmt::format("/mlflow/default/default/api/2.0/mlflow-artifacts/artifacts{}/model/weights",
+                      root.substr(root.find('/'))),
+          {}, nullptr, [](std::optional<std::uint64_t>) {}, [&](BytesView piece) { bytes += as_text(piece); });
       return json::value();
     });
     if (bytes != fmt::format("first {0} {0}\nsecond {0}\n", n)) wrong("the model has other bytes: " + bytes);

@@ -118,7 +118,8 @@ Verdict judge(const GateBody& gate, const std::vector<VersionSeen>& versions, co
     Verdict one{true, version.version, {}};
     for (const auto& condition : gate.conditions) {
       // One that is what it would be compared with is not worse than itself.
-      const auto finding = judge(condition, version, against && against->version != version.version ? against : nullptr);
+      const auto finding =
+          judge(condition, version, against && against->version != version.version ? against : nullptr);
       one.passed &= finding.held;
       one.evidence.push_back(finding.said);
     }
