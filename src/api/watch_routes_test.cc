@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "api/testing.h"
+#include "foundation/base/testing.h"
 #include "lifecycle/serving/predictions.h"
 #include "lifecycle/track/artifacts.h"
 #include "lifecycle/traffic/prediction.h"
@@ -43,8 +44,8 @@ struct WatchRoutes : testing::Test {
   void monitor(const std::string& more) {
     api.apply(
         fmt::format("apiVersion: falaj/v1\nkind: Monitor\nmetadata: {{name: m, tenant: acme, project: flights}}\nspec: "
-                    "{{endpoint: delay, window: {{rows: 100}}, {}}}\n",
-                    more));
+                    "{{endpoint: delay, {}{}}}\n",
+                    more.find("window:") == std::string::npos ? "window: {rows: 100}, " : "", more));
   }
   double normal() {
     std::normal_distribution<double> one;
@@ -211,6 +212,23 @@ TEST_F(WatchRoutes, WhatBecameOfPredictionsIsWatchedToo) {
   EXPECT_EQ(found[0].finding.kind, "performance");
   EXPECT_EQ(found[0].variant, "old");
   EXPECT_THAT(found[0].finding.text, HasSubstr("in the mean of the newest, 0."));
+}
+
+TEST_F(WatchRoutes, OldDistributionsGoAndOldWindowsAfterThem) {
+  monitor("reference: windows, referenceWindows: 8, window: {rows: 50}, keep: 1h");
+  for (int i = 0; i < 140; ++i) ASSERT_EQ(send(fmt::format("o{}", i), segment(50, 0)).status, 200);
+  api.watch->upkeep();
+  EXPECT_EQ(api.watch->windows(where, "m", 1000).size(), 140u);
+  EXPECT_ERROR(api.watch->column(where, "m", "x", "", 0, 9), Code::not_found);
+  EXPECT_EQ(api.watch->column(where, "m", "x", "", 0, 7).seen.rows, 50u) << "part of the reference";
+  EXPECT_EQ(api.watch->column(where, "m", "x", "", 0, std::nullopt).window, 139);
+  api.clock.advance(std::chrono::hours(2));
+  api.watch->upkeep();
+  EXPECT_EQ(api.watch->windows(where, "m", 1000).size(), 8u);
+  const auto audited = api.audited("monitor.forget");
+  api.clock.advance(std::chrono::hours(2));
+  api.watch->upkeep();
+  EXPECT_EQ(api.audited("monitor.forget"), audited + 0) << "nothing to forget, nothing written";
 }
 
 TEST_F(WatchRoutes, PlansSayWhoIsWatched) {

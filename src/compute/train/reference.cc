@@ -7,6 +7,7 @@
 
 #include "foundation/base/json.h"
 #include "foundation/stats/blocks.h"
+#include "foundation/stats/calibration.h"
 #include "foundation/stats/frequent.h"
 #include "foundation/stats/quantiles.h"
 
@@ -86,9 +87,18 @@ class Column {
   std::vector<double> block_rows_, block_missing_;
 };
 
+std::string calibration_of(std::span<const float> predictions, std::span<const float> labels) {
+  std::vector<std::pair<double, bool>> scored;
+  for (std::size_t i = 0; i < predictions.size(); ++i)
+    if (std::isfinite(predictions[i])) scored.emplace_back(stats::coarse(double{predictions[i]}), labels[i] > 0.5F);
+  ByteWriter out;
+  stats::Calibration::learn(std::move(scored)).encode(out);
+  return to_base64(out.bytes());
+}
+
 }  // namespace
 
-std::string reference_text(loader::Rows& rows, std::span<const float> predictions) {
+std::string reference_text(loader::Rows& rows, std::span<const float> predictions, std::span<const float> labels) {
   const auto& problem = rows.problem();
   const auto many = problem.rows[static_cast<std::size_t>(loader::Part::test)];
   std::vector<Column> columns(problem.columns.size(), Column(many));
@@ -121,9 +131,10 @@ std::string reference_text(loader::Rows& rows, std::span<const float> prediction
   for (std::size_t i = 0; i < predictions.size(); ++i) outputs[i % outputs.size()].add(double{predictions[i]});
   json::array of_outputs;
   for (const auto& output : outputs) of_outputs.push_back(output.told_as(false, "prediction"));
-  return json::serialize(
-             json::object{{"version", 2}, {"inputs", std::move(inputs)}, {"predictions", std::move(of_outputs)}}) +
-         "\n";
+  json::object out{{"version", 2}, {"inputs", std::move(inputs)}, {"predictions", std::move(of_outputs)}};
+  if (problem.objective == loader::Objective::binary && labels.size() == predictions.size())
+    out["calibration"] = calibration_of(predictions, labels);
+  return json::serialize(out) + "\n";
 }
 
 }  // namespace falaj::train

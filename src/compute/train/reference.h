@@ -10,6 +10,7 @@ namespace falaj::train {
 
 // What the model was tested on, as sketches of every input and of its predictions: what later inputs and predictions
 // are compared with to notice drift. JSON; docs/formats/model_reference.md.
-std::string reference_text(loader::Rows& rows, std::span<const float> predictions);
+// Where the model tells two classes apart, also what share of those with a score is positive, by `labels`, one a row.
+std::string reference_text(loader::Rows& rows, std::span<const float> predictions, std::span<const float> labels);
 
 }  // namespace falaj::train

@@ -244,7 +244,7 @@ class Trainer {
     // The model last: when it is there, everything is.
     if (training_.profile) outputs_->write_all("profile.json", as_bytes(profile_.chrome()));
     outputs_->write_all("report.html", as_bytes(report_html(problem, result)));
-    outputs_->write_all("model/reference.json", as_bytes(reference_text(rows, result.predictions)));
+    outputs_->write_all("model/reference.json", as_bytes(reference_text(rows, result.predictions, result.labels)));
     outputs_->write_all("model/MLmodel", as_bytes(mlmodel_text(problem, best.transform, places_.run_id)));
     outputs_->write_all("model/model.onnx", onnx);
   }

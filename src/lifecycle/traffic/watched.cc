@@ -77,6 +77,8 @@ ColumnSketch ColumnSketch::decode(ByteReader& in) {
   }
   const auto held = out.holds == Holds::numbers ? out.numbers.count() : out.texts.total();
   if (out.holds != Holds::nothing && held != out.present()) refuse_sketch("its count");
+  if (out.numbers.count() > 0 && !(std::isfinite(out.numbers.min()) && std::isfinite(out.numbers.max())))
+    refuse_sketch("its range");
   return out;
 }
 

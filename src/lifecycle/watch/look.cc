@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "foundation/stats/calibration.h"
 #include "foundation/stats/distance.h"
 #include "foundation/stats/drift.h"
 #include "lifecycle/watch/diagnose.h"
@@ -20,6 +21,7 @@ using Holds = ColumnSketch::Holds;
 constexpr std::size_t kBins = 10, kCategoriesMax = 64, kNewShownMax = 3;
 constexpr const char *kDrift = "drift", *kMissing = "missing", *kRange = "range";
 constexpr std::size_t kTests = 3;
+constexpr std::string_view kAnswer = "out_prediction";
 constexpr double kOrdinary = 0.05;         // what chance alone does in one of twenty windows is nothing to stand by
 constexpr std::int64_t kQuietWindows = 3;  // that must look so before a finding goes
 
@@ -149,6 +151,14 @@ Told tell_texts(const ReferenceColumn& reference, const ColumnSketch& seen) {
   return out;
 }
 
+// How well the model probably does, if what its scores mean still holds.
+std::string expected_of(const Reference& reference, const ColumnSketch& was, const ColumnSketch& is) {
+  const auto now = stats::expected(*reference.calibration, is.numbers),
+             then = stats::expected(*reference.calibration, was.numbers);
+  return fmt::format("without labels, an accuracy of {:.3f} is expected, {:.3f} when it was tested", now.accuracy,
+                     then.accuracy);
+}
+
 // The tests of all columns over the blocks that end with one window.
 class Looking {
  public:
@@ -241,6 +251,8 @@ class Looking {
       out.kind = std::move(told.kind);
       out.text = std::move(told.text);
       out.diagnosis = std::move(told.diagnosis);
+      if (name == kAnswer && reference_.calibration && out.diagnosis.empty())
+        out.diagnosis = expected_of(reference_, was, seen);
       out.distances = distances_of(was, seen);
       return out;
     });
@@ -320,7 +332,7 @@ Distances distances_of(const ColumnSketch& was, const ColumnSketch& is) {
     return out;
   }
   out.ks = stats::ks(was.numbers, is.numbers);
-  out.wasserstein = stats::wasserstein(was.numbers, is.numbers);
+  if (const double moved = stats::wasserstein(was.numbers, is.numbers); std::isfinite(moved)) out.wasserstein = moved;
   const auto cuts = stats::edges(was.numbers, kBins);
   const auto a = stats::counts(was.numbers, cuts), b = stats::counts(is.numbers, cuts);
   out.psi = stats::population_stability_index(a, b);
@@ -362,6 +374,7 @@ Looked look(const Reference& reference, const MonitorSpec& spec, State state, co
       told.distances = distances_of(was.sketch, seen);
       if (const auto chance = looking.chances().find(name); chance != looking.chances().end())
         told.p = chance->second.p, told.chance = chance->second.at_all;
+      if (name == kAnswer && reference.calibration) told.note = expected_of(reference, was.sketch, seen);
     }
     out.columns.push_back(std::move(told));
   }

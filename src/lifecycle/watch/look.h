@@ -44,7 +44,7 @@ struct ColumnSeen {
   double p = 1;       // of drift, in this window alone
   double chance = 1;  // of what the blocks that end with it show, to be seen anywhere in the horizon
   Distances distances;
-  std::string note;  // why it is not compared
+  std::string note;  // why it is not compared; or how well the model probably does
 };
 
 struct Finding {
@@ -107,7 +107,8 @@ struct Shape<watch::ColumnSeen> {
       field("chance", &T::chance,
             "The same of blocks of windows that end with it, with all that was looked at; a finding begins at half the "
             "level."),
-      field("distances", &T::distances, "From the reference."), field("note", &T::note, "Why it is not compared."));
+      field("distances", &T::distances, "From the reference."),
+      field("note", &T::note, "Why it is not compared; of the answers, how well the model probably does."));
 };
 template <>
 struct Shape<watch::Finding> {

@@ -285,6 +285,26 @@ TEST(Diagnose, MovedIsNotAFault) {
   EXPECT_FALSE(diagnose(reference, twofold, 0.06)) << "another shape";
 }
 
+TEST(Look, SaysHowWellTheModelProbablyDoes) {
+  Random random(9);
+  std::vector<std::pair<double, bool>> scored;
+  for (int i = 0; i < 5000; ++i) {
+    const double score = uniform(random);
+    scored.emplace_back(score, uniform(random) < score);
+  }
+  const Row sure = [&](traffic::Sketches& to) { to["out_prediction"].add(uniform(random) < 0.5 ? 0.05 : 0.95); };
+  const Row unsure = [&](traffic::Sketches& to) { to["out_prediction"].add(0.4 + 0.2 * uniform(random)); };
+  auto reference = make_reference(blocks_of(32, 100, sure), "before");
+  reference.calibration = stats::Calibration::learn(std::move(scored));
+  Watching watching(std::move(reference), {});
+  watching.see(rows(500, sure));
+  EXPECT_THAT(watching.columns()[0].note, HasSubstr("an accuracy of 0.9"));
+  watching.see(rows(500, unsure));
+  EXPECT_THAT(watching.columns()[0].note, HasSubstr("an accuracy of 0.5"));
+  ASSERT_TRUE(watching.of("out_prediction", "drift"));
+  EXPECT_THAT(watching.of("out_prediction", "drift")->diagnosis, HasSubstr("when it was tested"));
+}
+
 TEST(Reference, ReadsWhatTrainersWrite) {
   stats::Quantiles numbers;
   stats::Frequent texts;

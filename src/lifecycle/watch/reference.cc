@@ -78,6 +78,8 @@ ReferenceColumn read_column(const json::value& value) {
   if (sketch.missing > sketch.rows ||
       (numbers ? sketch.numbers.count() : sketch.texts.total()) != sketch.rows - sketch.missing)
     refuse_reference("its rows");
+  if (sketch.numbers.count() > 0 && !(std::isfinite(sketch.numbers.min()) && std::isfinite(sketch.numbers.max())))
+    refuse_reference("its range");
   if (const auto* kind = in.if_contains("kind")) out.time = kind->is_string() && kind->get_string() == "timestamp";
   out.effect = effect_at(in, "blocks");
   out.missing_effect = effect_at(in, "missing_blocks");
@@ -96,7 +98,7 @@ Reference read_reference(std::string_view text, std::string is) {
   const auto& in = object_at(parsed, "no object");
   const auto version = count_at(in, "version");
   if (version < 1 || version > 2) refuse_reference(fmt::format("version {}, and this program knows 1 and 2", version));
-  Reference out{std::move(is), {}};
+  Reference out{std::move(is), std::nullopt, {}};
   const auto* inputs = in.if_contains("inputs");
   const auto* predictions = in.if_contains("predictions");
   if (!inputs || !inputs->is_object() || !predictions || !predictions->is_array())
@@ -106,11 +108,22 @@ Reference read_reference(std::string_view text, std::string is) {
   for (std::size_t i = 0; i < list.size(); ++i)
     out.columns.emplace(list.size() == 1 ? "out_prediction" : fmt::format("out_prediction[{}]", i),
                         read_column(list[i]));
+  if (const auto* calibration = in.if_contains("calibration")) {
+    if (!calibration->is_string()) refuse_reference("its calibration");
+    try {
+      const auto bytes = from_base64(std::string_view(calibration->get_string()));
+      ByteReader reader(bytes);
+      out.calibration = stats::Calibration::decode(reader);
+      reader.expect_end();
+    } catch (const Error& e) {
+      refuse_reference(e.what());
+    }
+  }
   return out;
 }
 
 Reference make_reference(std::span<const traffic::Sketches> windows, std::string is) {
-  Reference out{std::move(is), {}};
+  Reference out{std::move(is), std::nullopt, {}};
   std::set<std::string> names;
   for (const auto& window : windows)
     for (const auto& entry : window) names.insert(entry.first);

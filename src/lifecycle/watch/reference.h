@@ -4,10 +4,12 @@
 // What windows are compared with, and how much it differs from itself.
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "foundation/stats/calibration.h"
 #include "lifecycle/traffic/watched.h"
 
 namespace falaj::watch {
@@ -20,7 +22,8 @@ struct ReferenceColumn {
 };
 
 struct Reference {
-  std::string is;  // in words
+  std::string is;                                 // in words
+  std::optional<stats::Calibration> calibration;  // of out_prediction, where there are two classes
   std::map<std::string, ReferenceColumn> columns;
 };
 

@@ -593,6 +593,20 @@ void Watch::forget(const Where& where, const Declared& monitor) {
   const auto tenant = where.tenant.str(), project = where.project.str();
   const auto edge = parts_.clock.wall().count() - monitor.spec.keep_us;
   const Stream stream{tenant, project, monitor.name, "", 0};
+  const auto old = parts_.database.read([&](sql::Reader& r) {
+    const auto count = [](const sql::Row& row) { return row.integer(0); };
+    return *r.first(
+               "SELECT COUNT(*) FROM watch_window w JOIN watch_state s ON s.tenant = w.tenant AND s.project = "
+               "w.project AND s.monitor = w.monitor AND s.variant = w.variant AND s.version = w.version WHERE w.tenant "
+               "= ? AND w.project = ? AND w.monitor = ? AND w.number >= ? AND (w.until_us < ? OR (w.number + ? < "
+               "s.windows AND LENGTH(w.sealed) > 0))",
+               {tenant, project, monitor.name, monitor.spec.reference_windows, edge, kSketchesKept}, count) +
+           *r.first(
+               "SELECT COUNT(*) FROM watch_finding WHERE tenant = ? AND project = ? AND monitor = ? AND ended_us > 0 "
+               "AND ended_us < ?",
+               {tenant, project, monitor.name, edge}, count);
+  });
+  if (old == 0) return;
   parts_.database.write(watch_act(stream, "monitor.forget"), [&](sql::Writer& w) {
     // The windows that are the reference stay as long as it is compared with.
     w.execute(
@@ -657,6 +671,11 @@ void Watch::upkeep() {
     });
   }
   if (!tidy) return;
+  const auto old = parts_.database.read([&](sql::Reader& r) {
+    return r.first("SELECT COUNT(*) FROM watch_segment WHERE at_us < ?", {now - kSegmentsKeptUs},
+                   [](const sql::Row& row) { return row.integer(0); });
+  });
+  if (old.value_or(0) == 0) return;
   parts_.database.write({"system/watch", "monitor.forget", "/", ""}, [&](sql::Writer& w) {
     w.execute("DELETE FROM watch_segment WHERE at_us < ?", {now - kSegmentsKeptUs});
   });
