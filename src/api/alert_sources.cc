@@ -10,6 +10,7 @@
 #include "lifecycle/alerts/exposition.h"
 #include "lifecycle/alerts/kinds.h"
 #include "lifecycle/jobs/jobs.h"
+#include "lifecycle/loop/loop.h"
 #include "lifecycle/serving/endpoints.h"
 #include "lifecycle/watch/watch.h"
 
@@ -180,11 +181,21 @@ std::vector<Signal> MetricSignals::read(const Question& question) {
   return out;
 }
 
-alerts::Sources alert_sources(EndpointSignals& endpoints, FindingSignals& findings, JobSignals& jobs,
+void LoopSignals::tell_of(loop::Loop& loop) {
+  Lock lock(mu_);
+  loop_ = &loop;
+}
+
+std::vector<Signal> LoopSignals::read(const Question& question) {
+  Lock lock(mu_);
+  return loop_ ? loop_->stopped(question.where) : std::vector<Signal>();
+}
+
+alerts::Sources alert_sources(EndpointSignals& endpoints, FindingSignals& findings, JobSignals& jobs, LoopSignals& loop,
                               MetricSignals& metrics) {
   return {{"drift", &findings},    {"quality", &findings}, {"performance", &findings}, {"skew", &findings},
           {"latency", &endpoints}, {"errors", &endpoints}, {"queueWait", &jobs},       {"jobFailures", &jobs},
-          {"budget", &jobs},       {"metric", &metrics}};
+          {"loop", &loop},         {"budget", &jobs},      {"metric", &metrics}};
 }
 
 alerts::Reveal reveal_of(jobs::Jobs& jobs) {

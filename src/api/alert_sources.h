@@ -13,6 +13,9 @@
 namespace falaj::jobs {
 class Jobs;
 }
+namespace falaj::loop {
+class Loop;
+}
 namespace falaj::serving {
 class Endpoints;
 }
@@ -70,7 +73,18 @@ class MetricSignals final : public alerts::SignalSource {
   alerts::Windows windows_ GUARDED_BY(mu_);
 };
 
-alerts::Sources alert_sources(EndpointSignals& endpoints, FindingSignals& findings, JobSignals& jobs,
+// loop: policies that wait for a person. Policies act on alerts and alerts tell of policies: alerts are made first.
+class LoopSignals final : public alerts::SignalSource {
+ public:
+  void tell_of(loop::Loop& loop) EXCLUDES(mu_);
+  std::vector<alerts::Signal> read(const alerts::Question& question) override;
+
+ private:
+  Mutex mu_;
+  loop::Loop* loop_ GUARDED_BY(mu_) = nullptr;
+};
+
+alerts::Sources alert_sources(EndpointSignals& endpoints, FindingSignals& findings, JobSignals& jobs, LoopSignals& loop,
                               MetricSignals& metrics);
 // How channels get secrets of projects.
 alerts::Reveal reveal_of(jobs::Jobs& jobs);

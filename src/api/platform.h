@@ -38,6 +38,9 @@ class Online;
 namespace falaj::flow {
 class Flow;
 }
+namespace falaj::loop {
+class Loop;
+}
 namespace falaj::jobs {
 class Jobs;
 }
@@ -77,6 +80,7 @@ struct Platform {
   alerts::Alerts& alerts;
   alerts::Notifications& notifications;
   flow::Flow& flow;
+  loop::Loop& loop;
   const sys::Clock& clock;
   sys::Random& random;
   Metrics& metrics;
@@ -116,6 +120,7 @@ void add_prediction_routes(Routes& routes, Platform& platform);  // what they an
 void add_alert_routes(Routes& routes, Platform& platform);       // alerts, silences, channels
 void add_watch_routes(Routes& routes, Platform& platform);       // monitors and what they found
 void add_flow_routes(Routes& routes, Platform& platform);        // pipelines and their runs
+void add_loop_routes(Routes& routes, Platform& platform);        // policies and what they did
 void add_secret_routes(Routes& routes, Platform& platform);      // set, list, remove
 void add_retention_routes(Routes& routes, Platform& platform);
 void add_erasure_routes(Routes& routes, Platform& platform);

@@ -205,6 +205,7 @@ void add_all_routes(Routes& routes, Platform& platform) {
   add_prediction_routes(routes, platform);
   add_watch_routes(routes, platform);
   add_flow_routes(routes, platform);
+  add_loop_routes(routes, platform);
   add_secret_routes(routes, platform);
   add_alert_routes(routes, platform);
   add_retention_routes(routes, platform);

@@ -25,6 +25,7 @@
 #include "lifecycle/jobs/kinds.h"
 #include "lifecycle/jobs/schedules.h"
 #include "lifecycle/jobs/testing.h"
+#include "lifecycle/loop/loop.h"
 #include "lifecycle/watch/watch.h"
 #include "storage/blob/memory_backend.h"
 
@@ -130,13 +131,26 @@ TestApi::TestApi(CallLimits limits)
       watch_key(roots.platform_key(vault::kWatched)),
       database(sql::open_sqlite(dir / "falaj.db", metrics)) {
   std::vector<sql::Migration> all;
-  for (const auto& module :
-       {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
-        vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
-        track::LoggedModels::migrations(), models::Registry::migrations(), data::Datasets::migrations(),
-        features::Online::migrations(), jobs::Jobs::migrations(), jobs::Schedules::migrations(),
-        jobs::Secrets::migrations(), serving::Endpoints::migrations(), serving::PredictionLog::migrations(),
-        watch::Watch::migrations(), alerts::Alerts::migrations(), flow::Flow::migrations(), migrations()})
+  for (const auto& module : {audit::migrations(),
+                             iam::Directory::migrations(),
+                             resource::Resources::migrations(),
+                             vault::KeyStore::migrations(),
+                             vault::Vault::migrations(),
+                             track::Track::migrations(),
+                             track::LoggedModels::migrations(),
+                             models::Registry::migrations(),
+                             data::Datasets::migrations(),
+                             features::Online::migrations(),
+                             jobs::Jobs::migrations(),
+                             jobs::Schedules::migrations(),
+                             jobs::Secrets::migrations(),
+                             serving::Endpoints::migrations(),
+                             serving::PredictionLog::migrations(),
+                             watch::Watch::migrations(),
+                             alerts::Alerts::migrations(),
+                             flow::Flow::migrations(),
+                             loop::Loop::migrations(),
+                             migrations()})
     all.insert(all.end(), module.begin(), module.end());
   database->migrate(all);
   audit = std::make_unique<audit::AuditLog>(*database, clock, signer);
@@ -157,6 +171,7 @@ TestApi::TestApi(CallLimits limits)
   kinds.push_back(watch::monitor_kind());
   for (auto& kind : alerts::alert_kinds()) kinds.push_back(std::move(kind));
   kinds.push_back(flow::pipeline_kind(check_training_body));
+  kinds.push_back(loop::policy_kind());
   registry = std::make_unique<resource::Registry>(std::move(kinds));
   resources = std::make_unique<resource::Resources>(*database, *registry, clock);
   keys = std::make_unique<vault::KeyStore>(*database, vault::RootKeys::decode(roots.encode()),
@@ -199,11 +214,12 @@ TestApi::TestApi(CallLimits limits)
                                          metrics);
   endpoint_signals = std::make_unique<EndpointSignals>(*endpoints);
   finding_signals = std::make_unique<FindingSignals>(*watch);
+  loop_signals = std::make_unique<LoopSignals>();
   job_signals = std::make_unique<JobSignals>(*jobs);
   metric_signals = std::make_unique<MetricSignals>(metrics);
   const alerts::Alerts::Parts alert_parts{*database, *resources, clock, random, metrics};
   alerts = std::make_unique<alerts::Alerts>(
-      alert_parts, alert_sources(*endpoint_signals, *finding_signals, *job_signals, *metric_signals));
+      alert_parts, alert_sources(*endpoint_signals, *finding_signals, *job_signals, *loop_signals, *metric_signals));
   mailer = std::make_unique<net::Mailer>(net::ClientOptions{}, net::OutgoingRules{}, resolver);
   notifications = std::make_unique<alerts::Notifications>(alert_parts, *alerts, outgoing, *mailer, reveal_of(*jobs));
   steps =
@@ -215,6 +231,9 @@ TestApi::TestApi(CallLimits limits)
   flow = std::make_unique<flow::Flow>(flow::Flow::Parts{*database, *resources, *directory, *datasets, *promotions,
                                                         *track, *steps, clock, random, metrics},
                                       flow_options);
+  loop = std::make_unique<loop::Loop>(
+      loop::Loop::Parts{*database, *resources, *alerts, *flow, *endpoints, clock, metrics});
+  loop_signals->tell_of(*loop);
   admin = directory->bootstrap(iam::kTokenLifeMaxUs)->text;
   apply(kResources);
   platform.reset(new Platform{*database,
@@ -239,6 +258,7 @@ TestApi::TestApi(CallLimits limits)
                               *alerts,
                               *notifications,
                               *flow,
+                              *loop,
                               clock,
                               random,
                               metrics,

@@ -31,6 +31,9 @@ class Mailer;
 namespace falaj::flow {
 class Steps;
 }
+namespace falaj::loop {
+class Loop;
+}
 namespace falaj::online {
 class Store;
 }
@@ -118,6 +121,7 @@ class TestApi {
   std::unique_ptr<serving::Endpoints> endpoints;
   std::unique_ptr<EndpointSignals> endpoint_signals;
   std::unique_ptr<FindingSignals> finding_signals;
+  std::unique_ptr<LoopSignals> loop_signals;
   std::unique_ptr<JobSignals> job_signals;
   std::unique_ptr<MetricSignals> metric_signals;
   std::unique_ptr<alerts::Alerts> alerts;  // looks when a test wants it to
@@ -125,6 +129,7 @@ class TestApi {
   std::unique_ptr<alerts::Notifications> notifications;  // not started
   std::unique_ptr<flow::Steps> steps;
   std::unique_ptr<flow::Flow> flow;  // not started: a test looks when it wants to
+  std::unique_ptr<loop::Loop> loop;  // the same
   std::unique_ptr<Platform> platform;
   Routes routes;
   std::unique_ptr<ApiService> service;

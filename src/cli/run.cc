@@ -70,6 +70,8 @@ int run(int argc, char** argv, Session& session, const std::function<void(CLI::A
   add_endpoint_commands(app, session);
   add_monitor_commands(app, session);
   add_pipeline_commands(app, session);
+  add_loop_commands(app, session);
+  add_report_commands(app, session);
   add_bench_commands(app, session);
   add_alert_commands(app, session);
   add_lineage_commands(app, session);

@@ -85,6 +85,8 @@ void add_dataset_commands(CLI::App& app, Session& session);   // dataset
 void add_job_commands(CLI::App& app, Session& session);       // submit, job, queue, usage
 void add_endpoint_commands(CLI::App& app, Session& session);  // deploy, endpoint, predict
 void add_monitor_commands(CLI::App& app, Session& session);   // monitor
+void add_loop_commands(CLI::App& app, Session& session);      // loop
+void add_report_commands(CLI::App& app, Session& session);    // report, timeline
 void add_pipeline_commands(CLI::App& app, Session& session);  // pipeline
 void add_bench_commands(CLI::App& app, Session& session);     // bench
 void add_alert_commands(CLI::App& app, Session& session);     // alerts

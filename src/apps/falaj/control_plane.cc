@@ -125,13 +125,26 @@ iam::Rate rate(std::int64_t per_second) {
 
 std::vector<sql::Migration> all_migrations() {
   std::vector<sql::Migration> all;
-  for (const auto& module :
-       {audit::migrations(), iam::Directory::migrations(), resource::Resources::migrations(),
-        vault::KeyStore::migrations(), vault::Vault::migrations(), track::Track::migrations(),
-        track::LoggedModels::migrations(), models::Registry::migrations(), data::Datasets::migrations(),
-        features::Online::migrations(), jobs::Jobs::migrations(), jobs::Schedules::migrations(),
-        jobs::Secrets::migrations(), serving::Endpoints::migrations(), serving::PredictionLog::migrations(),
-        watch::Watch::migrations(), alerts::Alerts::migrations(), flow::Flow::migrations(), api::migrations()})
+  for (const auto& module : {audit::migrations(),
+                             iam::Directory::migrations(),
+                             resource::Resources::migrations(),
+                             vault::KeyStore::migrations(),
+                             vault::Vault::migrations(),
+                             track::Track::migrations(),
+                             track::LoggedModels::migrations(),
+                             models::Registry::migrations(),
+                             data::Datasets::migrations(),
+                             features::Online::migrations(),
+                             jobs::Jobs::migrations(),
+                             jobs::Schedules::migrations(),
+                             jobs::Secrets::migrations(),
+                             serving::Endpoints::migrations(),
+                             serving::PredictionLog::migrations(),
+                             watch::Watch::migrations(),
+                             alerts::Alerts::migrations(),
+                             flow::Flow::migrations(),
+                             loop::Loop::migrations(),
+                             api::migrations()})
     all.insert(all.end(), module.begin(), module.end());
   return all;
 }
@@ -220,6 +233,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
   kinds.push_back(watch::monitor_kind());
   for (auto& kind : alerts::alert_kinds()) kinds.push_back(std::move(kind));
   kinds.push_back(flow::pipeline_kind(api::check_training_body));
+  kinds.push_back(loop::policy_kind());
   registry_ = std::make_unique<resource::Registry>(std::move(kinds));
   resources_ = std::make_unique<resource::Resources>(*database_, *registry_, clock_);
   keys_ = std::make_unique<vault::KeyStore>(
@@ -283,6 +297,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
                                     *alerts_,
                                     *notifications_,
                                     *flow_,
+                                    *loop_,
                                     clock_,
                                     random_,
                                     metrics_,
@@ -374,6 +389,9 @@ void ControlPlane::make_flow() {
   flow_ = std::make_unique<flow::Flow>(flow::Flow::Parts{*database_, *resources_, *directory_, *datasets_, *promotions_,
                                                          *track_, *steps_, clock_, random_, metrics_},
                                        flow::FlowOptions{});
+  loop_ = std::make_unique<loop::Loop>(
+      loop::Loop::Parts{*database_, *resources_, *alerts_, *flow_, *endpoints_, clock_, metrics_});
+  loop_signals_->tell_of(*loop_);
 }
 
 void ControlPlane::make_slurm(jobs::LaunchOptions& launch) {
@@ -399,11 +417,13 @@ void ControlPlane::make_slurm(jobs::LaunchOptions& launch) {
 void ControlPlane::make_alerts() {
   endpoint_signals_ = std::make_unique<api::EndpointSignals>(*endpoints_);
   finding_signals_ = std::make_unique<api::FindingSignals>(*watch_);
+  loop_signals_ = std::make_unique<api::LoopSignals>();
   job_signals_ = std::make_unique<api::JobSignals>(*jobs_);
   metric_signals_ = std::make_unique<api::MetricSignals>(metrics_);
   const alerts::Alerts::Parts parts{*database_, *resources_, clock_, random_, metrics_};
   alerts_ = std::make_unique<alerts::Alerts>(
-      parts, api::alert_sources(*endpoint_signals_, *finding_signals_, *job_signals_, *metric_signals_));
+      parts,
+      api::alert_sources(*endpoint_signals_, *finding_signals_, *job_signals_, *loop_signals_, *metric_signals_));
   mailer_ = std::make_unique<net::Mailer>(options_of(settings_.webhooks), rules_of(settings_.webhooks), resolver_);
   notifications_ =
       std::make_unique<alerts::Notifications>(parts, *alerts_, *outgoing_, *mailer_, api::reveal_of(*jobs_));
@@ -443,7 +463,11 @@ void ControlPlane::serve() {
   upkeep_ = std::make_unique<Upkeep>(
       std::vector<Upkeep::Task>{
           {"forget_deliveries", hours(1), [this] { deliveries_->purge(); }},
-          {"alerts", sys::Micros(settings_.alerts.every_us), [this] { alerts_->look(); }},
+          {"alerts", sys::Micros(settings_.alerts.every_us),
+           [this] {
+             alerts_->look();
+             loop_->look();
+           }},
           {"forget_alerts", hours(1), [this] { alerts_->purge(); }},
           {"forget_answers", hours(1), [this] { api::forget_old_answers(*platform_); }},
           {"sweep_dataset_uploads", hours(1),

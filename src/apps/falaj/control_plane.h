@@ -39,6 +39,7 @@
 #include "lifecycle/flow/steps.h"
 #include "lifecycle/jobs/jobs.h"
 #include "lifecycle/jobs/schedules.h"
+#include "lifecycle/loop/loop.h"
 #include "lifecycle/serving/endpoints.h"
 #include "lifecycle/track/track.h"
 #include "lifecycle/watch/watch.h"
@@ -130,6 +131,7 @@ class ControlPlane {
   std::unique_ptr<watch::Watch> watch_;
   std::unique_ptr<api::EndpointSignals> endpoint_signals_;
   std::unique_ptr<api::FindingSignals> finding_signals_;
+  std::unique_ptr<api::LoopSignals> loop_signals_;
   std::unique_ptr<api::JobSignals> job_signals_;
   std::unique_ptr<api::MetricSignals> metric_signals_;
   std::unique_ptr<alerts::Alerts> alerts_;
@@ -137,6 +139,7 @@ class ControlPlane {
   std::unique_ptr<alerts::Notifications> notifications_;
   std::unique_ptr<flow::Steps> steps_;
   std::unique_ptr<flow::Flow> flow_;
+  std::unique_ptr<loop::Loop> loop_;
   std::unique_ptr<LocalServing> local_serving_;
   bool first_start_ = false;
   std::atomic<bool> ready_{false};

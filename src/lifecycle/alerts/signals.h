@@ -29,6 +29,7 @@ inline constexpr std::string_view kSignals[] = {
     "queueWait",    // of queues: how long the job that waits longest has waited, in seconds
     "jobFailures",  // of jobs by name: how many failed
     "budget",       // of the project: what its jobs cost
+    "loop",         // policies that stopped and wait for a person, with a label `policy`
     "metric",       // of this server's own numbers: a gauge as it is, a counter by the second
 };
 
