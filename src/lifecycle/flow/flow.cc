@@ -111,6 +111,7 @@ std::int64_t Flow::pass() {
     results_.clear();
   }
   const auto live = store_.live();
+  if (live.empty()) told_to_stop_.clear();
   const auto wishes = live.empty() ? std::map<std::string, std::vector<Wish>>() : store_.all_wishes();
   std::map<std::string, Run> kept;
   for (const auto& one : live) {

@@ -233,16 +233,17 @@ Done Steps::deploy(const Task& task) const {
     if (e.code() != Code::not_found) throw;
     metadata["revision"] = std::int64_t{0};
   }
-  const resource::Document documents[] = {resource::json_document(
-      "step " + task.step, json::object{{"apiVersion", resource::kApiVersion},
-                                        {"kind", "Endpoint"},
-                                        {"metadata", std::move(metadata)},
-                                        {"spec", encode(with_variant(std::move(spec), body))}})};
+  spec = with_variant(std::move(spec), body);
+  const resource::Document documents[] = {
+      resource::json_document("step " + task.step, json::object{{"apiVersion", resource::kApiVersion},
+                                                                {"kind", "Endpoint"},
+                                                                {"metadata", std::move(metadata)},
+                                                                {"spec", encode(spec)}})};
   auto act = act_of(task, "");
   act.resource = "";
   parts_.resources.apply(act, documents, authorise(task));
   return deployed(parts_.resources.get(key), body,
-                  fmt::format("{} has version {}{}", key.name, body.version, body.canary ? " as a canary" : ""));
+                  fmt::format("{} has version {}{}", key.name, body.version, spec.canary ? " as a canary" : ""));
 }
 
 }  // namespace falaj::flow

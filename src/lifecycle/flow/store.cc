@@ -182,13 +182,6 @@ std::vector<Run> Store::list(const Where& where, const ListRuns& which) const {
   });
 }
 
-std::vector<Wish> Store::wishes(const std::string& run) const {
-  return database_.read([&](sql::Reader& r) {
-    return r.all("SELECT number, what, step, wished_by, why FROM flow_wish WHERE run = ? ORDER BY number", {run},
-                 read_wish);
-  });
-}
-
 std::map<std::string, std::vector<Wish>> Store::all_wishes() const {
   std::map<std::string, std::vector<Wish>> out;
   database_.read([&](sql::Reader& r) {
