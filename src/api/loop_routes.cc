@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // loop: what policies did by themselves, and why
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "api/call.h"

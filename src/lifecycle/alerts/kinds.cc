@@ -16,7 +16,9 @@ using resource::World;
 
 constexpr std::size_t kLabelValueMax = 256;
 
-bool is_finding(std::string_view on) { return on == "drift" || on == "quality" || on == "performance" || on == "skew" || on == "loop"; }
+bool is_finding(std::string_view on) {
+  return on == "drift" || on == "quality" || on == "performance" || on == "skew" || on == "loop";
+}
 
 void check_labels(const std::map<std::string, std::string>& labels, const std::string& at, Faults& faults) {
   for (const auto& [key, value] : labels) {
