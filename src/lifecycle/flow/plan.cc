@@ -52,6 +52,13 @@ bool is_of(const json::value& value, Type type) {
   }
 }
 
+// Whether a fault says that a value is of another kind than is wanted, as shape does: not which value it is.
+bool is_wrong_kind(std::string_view what) {
+  for (const auto* kind : {", not text", ", not a number", ", not true or false", ", not a list", ", not a map"})
+    if (what.ends_with(kind)) return true;
+  return false;
+}
+
 std::string known_names(const std::vector<std::string>& names) {
   return names.empty() ? "there are none" : fmt::format("there are: {}", fmt::join(names, ", "));
 }
@@ -146,10 +153,12 @@ class Checker {
     const auto filled = in_words(
         what->kind, fill(*what->body, [&](const Reference& reference) { return resolve(step, reference).example; }));
     check_body(what->kind, filled, body_at, training_, of_body);
-    for (auto& fault : of_body)
-      if (std::none_of(invented.begin(), invented.end(),
-                       [&](const auto& path) { return fault.where.starts_with(path); }))
-        faults_.push_back(std::move(fault));
+    // Of what is not known yet the type is, and nothing else.
+    for (auto& fault : of_body) {
+      const bool later = std::any_of(invented.begin(), invented.end(),
+                                     [&](const auto& path) { return fault.where.starts_with(path); });
+      if (!later || is_wrong_kind(fault.what)) faults_.push_back(std::move(fault));
+    }
     if (step.matrix.empty() || what->kind != "approve") return;
     fault(at + ".matrix", "one approval is enough: it does not go with approve");
   }

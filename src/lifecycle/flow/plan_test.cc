@@ -71,6 +71,11 @@ TEST(Plan, WhatIsKnownOnlyLaterIsNotHeldAgainstIt) {
                                           {"name": "t", "matrix": {"d": [1, 2]}, "train": {"depth": "${{matrix.d}}"}})",
                                  R"({"service": {}, "into": {}, "least": {"type": "number"}})")),
               IsEmpty());
+  // But the type is known, and cannot be right.
+  EXPECT_THAT(
+      faults_of(pipeline(kA + R"(, {"name": "p", "promote": {"model": "m", "version": "${{steps.a.outputs.run}}",
+                                          "alias": "x"}})")),
+      ElementsAre("spec.steps[1].promote.version: must be a whole number, not text"));
   // A default is held to the rules.
   EXPECT_THAT(
       faults_of(pipeline(R"({"name": "s", "trainSet": {"service": "x", "spine": "rows", "into": "${{params.i}}"}})",

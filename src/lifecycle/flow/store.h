@@ -75,7 +75,7 @@ class Store {
   // By its number, or the newest: 0. Throws not_found.
   Run numbered(const Where& where, const std::string& pipeline, std::int64_t number) const;
   std::vector<Run> list(const Where& where, const ListRuns& which) const;  // newest first
-  std::map<std::string, std::vector<Wish>> all_wishes() const;  // by run
+  std::map<std::string, std::vector<Wish>> all_wishes() const;             // by run
   std::optional<Kept> kept(const Where& where, const std::string& key) const;
   std::optional<std::int64_t> cursor(const Where& where, const std::string& pipeline, const std::string& trigger) const;
   // Runs of a pipeline that have not ended: waiting, under way.
