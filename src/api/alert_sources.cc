@@ -120,7 +120,7 @@ std::vector<Signal> FindingSignals::read(const Question& question) {
                     {"column", one.finding.column},
                     {"test", one.finding.test}},
                    one.finding.score,
-                   one.finding.text,
+                   one.finding.diagnosis.empty() ? one.finding.text : one.finding.text + "; " + one.finding.diagnosis,
                    one.first_us});
   return out;
 }

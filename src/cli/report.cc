@@ -178,8 +178,12 @@ std::string report_page(const json::object& report) {
       "");
 
   page.section("Where it is served");
-  page.table({"Endpoint", "Variants", "State"}, rows_of(list(all, "endpoints"), {"name", "variants", "state"}),
-             "Nowhere.");
+  Rows served;
+  for (const auto& endpoint : list(all, "endpoints"))
+    for (const auto& variant : list(endpoint, "variants"))
+      served.push_back({words(endpoint, "name"), words(variant, "name"), words(variant, "model"),
+                        words(variant, "version"), words(variant, "weight")});
+  page.table({"Endpoint", "Variant", "Model", "Version", "Weight"}, served, "Nowhere.");
 
   for (const auto& monitor : list(all, "monitors")) {
     page.section("Monitor " + words(monitor, "name"));

@@ -113,7 +113,7 @@ json::object gather_report(Session& session, const ReportOptions& options) {
     if (!serves(endpoint, options.model)) continue;
     for (auto& monitor : gathering.items("/v1/monitors")) {
       auto& declared = monitor.as_object();
-      if (declared.at("endpoint") != endpoint.at("name")) continue;
+      if (declared.at("spec").at("endpoint") != endpoint.at("name")) continue;
       const auto of_monitor = "/v1/monitors/" + client::path_element(std::string(declared.at("name").as_string()));
       declared["findings"] = gathering.items(of_monitor + "/findings", {{"all", "true"}, {"limit", "100"}});
       declared["windows"] = gathering.items(of_monitor + "/windows", {{"limit", "100"}});
