@@ -69,8 +69,8 @@ constexpr Written kJobs[] = {
     {"saves", "",
      R"([ -f $FALAJ_CHECKPOINT_DIR/step ] && echo from $(cat $FALAJ_CHECKPOINT_DIR/step) && exit 0;
         echo 7 >$FALAJ_CHECKPOINT_DIR/step; echo saved; exit 75)"},
-    {"too-long", ", timeLimit: 1s, grace: 1s", "echo began; exec sleep 1000"},
-    {"too-late", ", grace: 1s, deadline: DEADLINE", "echo began; exec sleep 1000"},
+    {"too-long", ", timeLimit: 1s, grace: 20s", "echo began; exec sleep 1000"},
+    {"too-late", ", grace: 20s, deadline: DEADLINE", "echo began; exec sleep 1000"},
     {"cancelled", ", grace: 20s",
      R"(exec bash -c 'trap "echo told; exit 9" TERM; mkfifo f; echo began; while :; do read -t 0.05 <>f; done')"},
     {"missing", "", ""},
