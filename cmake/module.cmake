@@ -13,7 +13,7 @@ set(FALAJ_ONE_THREAD foundation/config foundation/expr foundation/stats lifecycl
 
 # Directories in which tests spend most of their time: sanitizers optimise these, which doubles what they take to
 # compile and halves what their tests take. Everywhere else compiling is what takes long.
-set(FALAJ_BUSY foundation/base foundation/crypto foundation/net foundation/stats storage/blob lifecycle/watch)
+set(FALAJ_BUSY foundation/base foundation/crypto foundation/net foundation/stats storage/blob)
 
 set(FALAJ_DIRECTORIES)
 file(STRINGS ${CMAKE_SOURCE_DIR}/src/layers.txt layer_lines REGEX "^[a-z]")
