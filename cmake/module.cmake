@@ -7,13 +7,26 @@
 #   x_bench.cc     one benchmark program  x_fuzz.cc   one libFuzzer program, seeded from testdata/x_fuzz/
 # FUZZED x.cc ...: of a large directory, the files whose branches lead its fuzzers; without it, all files do.
 
-# Directories whose own code one thread runs; what they wire together is tested with threads in its own directory.
-set(FALAJ_ONE_THREAD foundation/config foundation/expr foundation/stats lifecycle/schedule lifecycle/traffic compute/recipe
-    compute/graph cli apps/falaj)
+# Directories whose own code one thread runs, or whose tests start none: what they wire together is tested with threads in
+# its own directory, and what they guard with a mutex is proven by clang's lock analysis. Not for the thread sanitizer.
+set(FALAJ_ONE_THREAD foundation/base foundation/config foundation/crypto foundation/expr foundation/stats lifecycle/alerts
+    lifecycle/data lifecycle/lookup lifecycle/loop lifecycle/outbox lifecycle/schedule lifecycle/traffic lifecycle/watch
+    compute/recipe compute/graph compute/loader cli apps/falaj)
 
 # Directories in which tests spend most of their time: sanitizers optimise these, which doubles what they take to
 # compile and halves what their tests take. Everywhere else compiling is what takes long.
 set(FALAJ_BUSY foundation/base foundation/crypto foundation/net foundation/stats storage/blob)
+
+# Directories whose code depends on the optimiser (loops that become vectors, sums that must come out the same), or whose
+# tests count what sanitizers are too slow for: ./test runs their tests in the release build, too. Tests of all others it
+# runs where they find most, under the sanitizers; `./test unit` runs all of them in the release build.
+set(FALAJ_OPTIMISED foundation/crypto foundation/stats storage/online lifecycle/lookup lifecycle/schedule lifecycle/traffic
+    lifecycle/watch compute/graph compute/infer compute/loader compute/protocol compute/recipe compute/serve compute/train api
+    apps/falaj)
+
+# Directories that wait for people, disks and other programs: the release build optimises these less, which takes a quarter
+# less to compile.
+set(FALAJ_UNHURRIED lifecycle/alerts lifecycle/flow lifecycle/loop cli apps/falaj)
 
 set(FALAJ_DIRECTORIES)
 file(STRINGS ${CMAKE_SOURCE_DIR}/src/layers.txt layer_lines REGEX "^[a-z]")
@@ -123,11 +136,14 @@ function(falaj_module)
     endif()
     list(REMOVE_ITEM sources ${fuzzed})
     falaj_united(${name}_fuzzed fuzzed ${fuzzed})
-    set_property(SOURCE ${fuzzed} APPEND PROPERTY COMPILE_OPTIONS -fsanitize=fuzzer-no-link)
+    set_property(SOURCE ${fuzzed} APPEND PROPERTY COMPILE_OPTIONS -fsanitize=fuzzer-no-link,null,alignment)
   endif()
   falaj_united(${name} sources ${sources})
   add_library(${name} STATIC ${sources} ${fuzzed})
   if(FALAJ_SANITIZE AND dir IN_LIST FALAJ_BUSY)
+    target_compile_options(${name} PRIVATE -O1)
+  endif()
+  if(CMAKE_BUILD_TYPE STREQUAL "Release" AND dir IN_LIST FALAJ_UNHURRIED)
     target_compile_options(${name} PRIVATE -O1)
   endif()
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
@@ -140,7 +156,7 @@ function(falaj_module)
   set_target_properties(${name}_links_alone PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/links_alone)
 
   if(support)
-    add_library(${name}_testing STATIC ${support})
+    add_library(${name}_testing STATIC EXCLUDE_FROM_ALL ${support})
     falaj_for_tests(${name}_testing)
     target_link_libraries(${name}_testing PUBLIC ${name} ${below_support} GTest::gtest)
     list(APPEND below_support ${name}_testing)
@@ -150,7 +166,7 @@ function(falaj_module)
 
   if(tests)
     falaj_united(${name}_test tests ${tests})
-    add_executable(${name}_test ${tests})
+    add_executable(${name}_test EXCLUDE_FROM_ALL ${tests})
     falaj_for_tests(${name}_test)
     target_link_libraries(${name}_test PRIVATE ${name} ${below_support} ${M_TEST_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
     # Relative to the root of the checkout, where tests are run, so that another checkout hits the compiler's cache.
@@ -159,6 +175,9 @@ function(falaj_module)
     add_test(NAME ${dir} COMMAND ${name}_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     if(NOT (FALAJ_SANITIZE MATCHES thread AND dir IN_LIST FALAJ_ONE_THREAD))
       set_property(GLOBAL APPEND PROPERTY FALAJ_TEST_PROGRAMS ${name}_test)
+    endif()
+    if(dir IN_LIST FALAJ_OPTIMISED)
+      set_property(GLOBAL APPEND PROPERTY FALAJ_OPTIMISED_TESTS ${name}_test)
     endif()
   endif()
 

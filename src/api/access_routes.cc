@@ -63,79 +63,88 @@ using namespace api;  // the structs above; only in this file
 template <>
 struct Shape<Login> {
   static constexpr std::string_view name = "Login";
-  static constexpr auto fields =
-      std::make_tuple(field("user", &Login::user, "NAME, or TENANT/NAME.").required().length(1, 128),
-                      field("password", &Login::password, "The password.").required().secret().length(1, 1024));
+  static Fields fields() {
+    return {field("user", &Login::user, "NAME, or TENANT/NAME.").required().length(1, 128),
+            field("password", &Login::password, "The password.").required().secret().length(1, 1024)};
+  }
 };
 template <>
 struct Shape<LoggedIn> {
   static constexpr std::string_view name = "LoggedIn";
-  static constexpr auto fields =
-      std::make_tuple(field("session", &LoggedIn::session, "Send it as the cookie falaj_session.").secret(),
-                      field("expires_us", &LoggedIn::expires_us, "When it ends, in microseconds since 1970."));
+  static Fields fields() {
+    return {field("session", &LoggedIn::session, "Send it as the cookie falaj_session.").secret(),
+            field("expires_us", &LoggedIn::expires_us, "When it ends, in microseconds since 1970.")};
+  }
 };
 template <>
 struct Shape<WhoAmI> {
   static constexpr std::string_view name = "WhoAmI";
-  static constexpr auto fields =
-      std::make_tuple(field("principal", &WhoAmI::principal, "Who the server takes the caller for."),
-                      field("kind", &WhoAmI::kind, "user, service, workload or certificate."),
-                      field("tenant", &WhoAmI::tenant, "The tenant it belongs to; empty for the platform's."),
-                      field("groups", &WhoAmI::groups, "Groups it is a member of."),
-                      field("roles", &WhoAmI::roles, "Roles it holds, each with its scope."),
-                      field("credential", &WhoAmI::credential, "Which credential was used."),
-                      field("server", &WhoAmI::server, "The server's address."));
+  static Fields fields() {
+    return {field("principal", &WhoAmI::principal, "Who the server takes the caller for."),
+            field("kind", &WhoAmI::kind, "user, service, workload or certificate."),
+            field("tenant", &WhoAmI::tenant, "The tenant it belongs to; empty for the platform's."),
+            field("groups", &WhoAmI::groups, "Groups it is a member of."),
+            field("roles", &WhoAmI::roles, "Roles it holds, each with its scope."),
+            field("credential", &WhoAmI::credential, "Which credential was used."),
+            field("server", &WhoAmI::server, "The server's address.")};
+  }
 };
 template <>
 struct Shape<TokenRequest> {
   static constexpr std::string_view name = "TokenRequest";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &TokenRequest::name, "What the token is for.").required().length(1, 128),
-      field("ttl", &TokenRequest::ttl_us, "How long it is valid.").duration().range(60'000'000, iam::kTokenLifeMaxUs),
-      field("principal", &TokenRequest::principal, "Whose token; yours when absent."),
-      field("restrictions", &TokenRequest::restrictions, "When given, each call must be admitted by one of them too.")
-          .length(0, 32));
+  static Fields fields() {
+    return {
+        field("name", &TokenRequest::name, "What the token is for.").required().length(1, 128),
+        field("ttl", &TokenRequest::ttl_us, "How long it is valid.").duration().range(60'000'000, iam::kTokenLifeMaxUs),
+        field("principal", &TokenRequest::principal, "Whose token; yours when absent."),
+        field("restrictions", &TokenRequest::restrictions, "When given, each call must be admitted by one of them too.")
+            .length(0, 32)};
+  }
 };
 template <>
 struct Shape<TokenMade> {
   static constexpr std::string_view name = "TokenMade";
-  static constexpr auto fields =
-      std::make_tuple(field("id", &TokenMade::id, "Its id, for revoking it."),
-                      field("token", &TokenMade::token, "The token. It is shown this once.").secret(),
-                      field("principal", &TokenMade::principal, "Whose it is."),
-                      field("expires_us", &TokenMade::expires_us, "When it ends."));
+  static Fields fields() {
+    return {field("id", &TokenMade::id, "Its id, for revoking it."),
+            field("token", &TokenMade::token, "The token. It is shown this once.").secret(),
+            field("principal", &TokenMade::principal, "Whose it is."),
+            field("expires_us", &TokenMade::expires_us, "When it ends.")};
+  }
 };
 template <>
 struct Shape<TokenQuery> {
   static constexpr std::string_view name = "TokenQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("principal", &TokenQuery::principal, "Whose tokens; yours when absent."));
+  static Fields fields() { return {field("principal", &TokenQuery::principal, "Whose tokens; yours when absent.")}; }
 };
 template <>
 struct Shape<TokenRow> {
   static constexpr std::string_view name = "Token";
-  static constexpr auto fields =
-      std::make_tuple(field("id", &TokenRow::id, "Its id."), field("principal", &TokenRow::principal, "Whose it is."),
-                      field("name", &TokenRow::name, "What it is for."),
-                      field("state", &TokenRow::state, "active, expired or revoked."),
-                      field("restrictions", &TokenRow::restrictions, "What it is restricted to."),
-                      field("created_us", &TokenRow::created_us, "When it was made."),
-                      field("expires_us", &TokenRow::expires_us, "When it ends."));
+  static Fields fields() {
+    return {field("id", &TokenRow::id, "Its id."),
+            field("principal", &TokenRow::principal, "Whose it is."),
+            field("name", &TokenRow::name, "What it is for."),
+            field("state", &TokenRow::state, "active, expired or revoked."),
+            field("restrictions", &TokenRow::restrictions, "What it is restricted to."),
+            field("created_us", &TokenRow::created_us, "When it was made."),
+            field("expires_us", &TokenRow::expires_us, "When it ends.")};
+  }
 };
 template <>
 struct Shape<NewPassword> {
   static constexpr std::string_view name = "NewPassword";
-  static constexpr auto fields =
-      std::make_tuple(field("password", &NewPassword::password, "12 to 1024 bytes.").required().secret());
+  static Fields fields() {
+    return {field("password", &NewPassword::password, "12 to 1024 bytes.").required().secret()};
+  }
 };
 template <>
 struct Shape<CertificateRow> {
   static constexpr std::string_view name = "Certificate";
-  static constexpr auto fields =
-      std::make_tuple(field("fingerprint", &CertificateRow::fingerprint, "SHA-256 of the certificate's DER form.")
-                          .required()
-                          .text({is_fingerprint, "64 hexadecimal digits in lower case"}),
-                      field("principal", &CertificateRow::principal, "Whom it stands for.").required());
+  static Fields fields() {
+    return {field("fingerprint", &CertificateRow::fingerprint, "SHA-256 of the certificate's DER form.")
+                .required()
+                .text({is_fingerprint, "64 hexadecimal digits in lower case"}),
+            field("principal", &CertificateRow::principal, "Whom it stands for.").required()};
+  }
 };
 }  // namespace falaj
 

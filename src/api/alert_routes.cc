@@ -95,131 +95,173 @@ template <>
 struct Shape<AlertOut> {
   using T = AlertOut;
   static constexpr std::string_view name = "Alert";
-  static constexpr auto fields = std::make_tuple(
-      field("id", &T::id, "Its number in the project."), field("rule", &T::rule, "The rule that made it."),
-      field("state", &T::state, "pending, firing or resolved."), field("severity", &T::severity, "How bad it is."),
-      field("subject", &T::subject, "What it is about."), field("value", &T::value, "Of its worst signal."),
-      field("text", &T::text, "In words."), field("signals", &T::signals, "How many are grouped in it."),
-      field("labels", &T::labels, "To silence by."), field("notify", &T::notify, "Channels that are told."),
-      field("since", &T::since, "It has been so since."), field("fired", &T::fired, "When it fired."),
-      field("resolved", &T::resolved, "When it was over."), field("told", &T::told, "When channels were last told."),
-      field("acknowledged", &T::acknowledged, "When somebody said that they have seen it."),
-      field("acknowledged_by", &T::acknowledged_by, "Who."), field("note", &T::note, "What they said."));
+  static Fields fields() {
+    return {field("id", &T::id, "Its number in the project."),
+            field("rule", &T::rule, "The rule that made it."),
+            field("state", &T::state, "pending, firing or resolved."),
+            field("severity", &T::severity, "How bad it is."),
+            field("subject", &T::subject, "What it is about."),
+            field("value", &T::value, "Of its worst signal."),
+            field("text", &T::text, "In words."),
+            field("signals", &T::signals, "How many are grouped in it."),
+            field("labels", &T::labels, "To silence by."),
+            field("notify", &T::notify, "Channels that are told."),
+            field("since", &T::since, "It has been so since."),
+            field("fired", &T::fired, "When it fired."),
+            field("resolved", &T::resolved, "When it was over."),
+            field("told", &T::told, "When channels were last told."),
+            field("acknowledged", &T::acknowledged, "When somebody said that they have seen it."),
+            field("acknowledged_by", &T::acknowledged_by, "Who."),
+            field("note", &T::note, "What they said.")};
+  }
 };
 template <>
 struct Shape<AlertEventOut> {
   using T = AlertEventOut;
   static constexpr std::string_view name = "AlertEvent";
-  static constexpr auto fields = std::make_tuple(
-      field("id", &T::id, "Counts up."), field("alert", &T::alert, "The alert."), field("at", &T::at, "When."),
-      field("what", &T::what, "fired, unsilenced, repeated, resolved or acknowledged."),
-      field("rule", &T::rule, "Its rule."), field("subject", &T::subject, "What it is about."),
-      field("severity", &T::severity, "How bad it is."), field("value", &T::value, "Then."),
-      field("text", &T::text, "In words."), field("told", &T::told, "Whether channels were told."),
-      field("by", &T::by, "Who did it."), field("why", &T::why, "In words."));
+  static Fields fields() {
+    return {field("id", &T::id, "Counts up."),
+            field("alert", &T::alert, "The alert."),
+            field("at", &T::at, "When."),
+            field("what", &T::what, "fired, unsilenced, repeated, resolved or acknowledged."),
+            field("rule", &T::rule, "Its rule."),
+            field("subject", &T::subject, "What it is about."),
+            field("severity", &T::severity, "How bad it is."),
+            field("value", &T::value, "Then."),
+            field("text", &T::text, "In words."),
+            field("told", &T::told, "Whether channels were told."),
+            field("by", &T::by, "Who did it."),
+            field("why", &T::why, "In words.")};
+  }
 };
 template <>
 struct Shape<AlertDetails> {
   using T = AlertDetails;
   static constexpr std::string_view name = "AlertDetails";
-  static constexpr auto fields = std::make_tuple(field("alert", &T::alert, "As it is now."),
-                                                 field("events", &T::events, "What happened to it, newest first."));
+  static Fields fields() {
+    return {field("alert", &T::alert, "As it is now."),
+            field("events", &T::events, "What happened to it, newest first.")};
+  }
 };
 template <>
 struct Shape<AlertQuery> {
   using T = AlertQuery;
   static constexpr std::string_view name = "AlertQuery";
-  static constexpr auto fields = std::make_tuple(field("resolved", &T::resolved, "Those that are over, too."),
-                                                 field("cursor", &T::cursor, "From the page before.").length(0, 20),
-                                                 field("limit", &T::limit, "Most at once.").range(1, kPageItemsMax));
+  static Fields fields() {
+    return {field("resolved", &T::resolved, "Those that are over, too."),
+            field("cursor", &T::cursor, "From the page before.").length(0, 20),
+            field("limit", &T::limit, "Most at once.").range(1, kPageItemsMax)};
+  }
 };
 template <>
 struct Shape<AlertEventQuery> {
   using T = AlertEventQuery;
   static constexpr std::string_view name = "AlertEventQuery";
-  static constexpr auto fields = std::make_tuple(field("cursor", &T::cursor, "From the page before.").length(0, 20),
-                                                 field("limit", &T::limit, "Most at once.").range(1, kPageItemsMax));
+  static Fields fields() {
+    return {field("cursor", &T::cursor, "From the page before.").length(0, 20),
+            field("limit", &T::limit, "Most at once.").range(1, kPageItemsMax)};
+  }
 };
 template <>
 struct Shape<AckIn> {
   static constexpr std::string_view name = "Acknowledgement";
-  static constexpr auto fields = std::make_tuple(field("note", &AckIn::note, "What is done about it.").length(0, 1000));
+  static Fields fields() { return {field("note", &AckIn::note, "What is done about it.").length(0, 1000)}; }
 };
 template <>
 struct Shape<AlertRuleOut> {
   using T = AlertRuleOut;
   static constexpr std::string_view name = "AlertRuleView";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "Its name."), field("on", &T::on, "What it watches."),
-      field("severity", &T::severity, "Of its alerts."),
-      field("pending", &T::pending, "Alerts that are about to fire."), field("firing", &T::firing, "Alerts that fire."),
-      field("problem", &T::problem, "Why it sees nothing; empty = it does."));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name."),
+            field("on", &T::on, "What it watches."),
+            field("severity", &T::severity, "Of its alerts."),
+            field("pending", &T::pending, "Alerts that are about to fire."),
+            field("firing", &T::firing, "Alerts that fire."),
+            field("problem", &T::problem, "Why it sees nothing; empty = it does.")};
+  }
 };
 template <>
 struct Shape<AlertRulesOut> {
   static constexpr std::string_view name = "AlertRuleViews";
-  static constexpr auto fields = std::make_tuple(field("items", &AlertRulesOut::items, "All of the scope."));
+  static Fields fields() { return {field("items", &AlertRulesOut::items, "All of the scope.")}; }
 };
 template <>
 struct Shape<SilenceIn> {
   using T = SilenceIn;
   static constexpr std::string_view name = "NewSilence";
-  static constexpr auto fields = std::make_tuple(
-      field("match", &T::match, "Of which alerts, by labels: rule=slow,severity!=critical.").required().length(1, 1000),
-      field("for", &T::for_us, "How long.").required().duration().range(alerts::kSecondUs, alerts::kSilenceUsMax),
-      field("reason", &T::reason, "Why nobody needs to be told.").required().length(1, 1000));
+  static Fields fields() {
+    return {field("match", &T::match, "Of which alerts, by labels: rule=slow,severity!=critical.")
+                .required()
+                .length(1, 1000),
+            field("for", &T::for_us, "How long.").required().duration().range(alerts::kSecondUs, alerts::kSilenceUsMax),
+            field("reason", &T::reason, "Why nobody needs to be told.").required().length(1, 1000)};
+  }
 };
 template <>
 struct Shape<SilenceOut> {
   using T = SilenceOut;
   static constexpr std::string_view name = "Silence";
-  static constexpr auto fields = std::make_tuple(
-      field("id", &T::id, "Its number."), field("match", &T::match, "Of which alerts."),
-      field("reason", &T::reason, "Why."), field("created_by", &T::created_by, "Who made it."),
-      field("created", &T::created, "When."), field("until", &T::until, "Until when."),
-      field("ended", &T::ended, "When somebody took it back."), field("ended_by", &T::ended_by, "Who."));
+  static Fields fields() {
+    return {field("id", &T::id, "Its number."),
+            field("match", &T::match, "Of which alerts."),
+            field("reason", &T::reason, "Why."),
+            field("created_by", &T::created_by, "Who made it."),
+            field("created", &T::created, "When."),
+            field("until", &T::until, "Until when."),
+            field("ended", &T::ended, "When somebody took it back."),
+            field("ended_by", &T::ended_by, "Who.")};
+  }
 };
 template <>
 struct Shape<SilencesOut> {
   static constexpr std::string_view name = "Silences";
-  static constexpr auto fields = std::make_tuple(field("items", &SilencesOut::items, "Newest first."));
+  static Fields fields() { return {field("items", &SilencesOut::items, "Newest first.")}; }
 };
 template <>
 struct Shape<SilenceQuery> {
   static constexpr std::string_view name = "SilenceQuery";
-  static constexpr auto fields = std::make_tuple(field("all", &SilenceQuery::all, "Also those that hold no longer."));
+  static Fields fields() { return {field("all", &SilenceQuery::all, "Also those that hold no longer.")}; }
 };
 template <>
 struct Shape<AlertDeliveryQuery> {
   using T = AlertDeliveryQuery;
   static constexpr std::string_view name = "AlertDeliveryQuery";
-  static constexpr auto fields = std::make_tuple(field("state", &T::state, "Only these.").one_of(kDeliveryStates),
-                                                 field("limit", &T::limit, "Most at once.").range(1, kPageItemsMax));
+  static Fields fields() {
+    return {field("state", &T::state, "Only these.").one_of(kDeliveryStates),
+            field("limit", &T::limit, "Most at once.").range(1, kPageItemsMax)};
+  }
 };
 template <>
 struct Shape<AlertDeliveryOut> {
   using T = AlertDeliveryOut;
   static constexpr std::string_view name = "AlertDelivery";
-  static constexpr auto fields = std::make_tuple(
-      field("id", &T::id, "Receivers see it too; the same for every try."),
-      field("channel", &T::channel, "Who is told."), field("event", &T::event, "Of which event."),
-      field("alert", &T::alert, "Of which alert."), field("what", &T::what, "What happened."),
-      field("state", &T::state, "waiting, done or dead."), field("tries", &T::tries, "So far."),
-      field("created", &T::created, "When."), field("due", &T::due, "When it is tried next, or was last."),
-      field("status", &T::status, "Of the last answer; 0 = none."), field("error", &T::error, "What was wrong."));
+  static Fields fields() {
+    return {field("id", &T::id, "Receivers see it too; the same for every try."),
+            field("channel", &T::channel, "Who is told."),
+            field("event", &T::event, "Of which event."),
+            field("alert", &T::alert, "Of which alert."),
+            field("what", &T::what, "What happened."),
+            field("state", &T::state, "waiting, done or dead."),
+            field("tries", &T::tries, "So far."),
+            field("created", &T::created, "When."),
+            field("due", &T::due, "When it is tried next, or was last."),
+            field("status", &T::status, "Of the last answer; 0 = none."),
+            field("error", &T::error, "What was wrong.")};
+  }
 };
 template <>
 struct Shape<AlertDeliveriesOut> {
   static constexpr std::string_view name = "AlertDeliveries";
-  static constexpr auto fields = std::make_tuple(field("items", &AlertDeliveriesOut::items, "Newest first."));
+  static Fields fields() { return {field("items", &AlertDeliveriesOut::items, "Newest first.")}; }
 };
 template <>
 struct Shape<TestedChannel> {
   using T = TestedChannel;
   static constexpr std::string_view name = "TestedChannel";
-  static constexpr auto fields = std::make_tuple(
-      field("success", &T::success, "Whether it was taken."), field("status", &T::status, "The answer's."),
-      field("answer", &T::answer, "The first kilobyte of it."), field("error", &T::error, "What was wrong."));
+  static Fields fields() {
+    return {field("success", &T::success, "Whether it was taken."), field("status", &T::status, "The answer's."),
+            field("answer", &T::answer, "The first kilobyte of it."), field("error", &T::error, "What was wrong.")};
+  }
 };
 }  // namespace falaj
 

@@ -41,38 +41,42 @@ using namespace api;
 template <>
 struct Shape<AuditQuery> {
   static constexpr std::string_view name = "AuditQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("actor", &AuditQuery::actor, "Only of this actor."),
-                      field("verb", &AuditQuery::verb, "Only these acts; * stands for anything."),
-                      field("resource", &AuditQuery::resource, "Only at and below this resource."),
-                      field("outcome", &AuditQuery::outcome, "ok or denied."),
-                      field("from_us", &AuditQuery::from_us, "From this time on, in microseconds since 1970."),
-                      field("to_us", &AuditQuery::to_us, "Before this time."),
-                      field("cursor", &AuditQuery::cursor, "From the page before."),
-                      field("limit", &AuditQuery::limit, "Most records in a page.").range(1, 1000));
+  static Fields fields() {
+    return {field("actor", &AuditQuery::actor, "Only of this actor."),
+            field("verb", &AuditQuery::verb, "Only these acts; * stands for anything."),
+            field("resource", &AuditQuery::resource, "Only at and below this resource."),
+            field("outcome", &AuditQuery::outcome, "ok or denied."),
+            field("from_us", &AuditQuery::from_us, "From this time on, in microseconds since 1970."),
+            field("to_us", &AuditQuery::to_us, "Before this time."),
+            field("cursor", &AuditQuery::cursor, "From the page before."),
+            field("limit", &AuditQuery::limit, "Most records in a page.").range(1, 1000)};
+  }
 };
 template <>
 struct Shape<RecordPage> {
   static constexpr std::string_view name = "RecordPage";
-  static constexpr auto fields =
-      std::make_tuple(field("items", &RecordPage::items, "Records, newest first."),
-                      field("next", &RecordPage::next, "Give it as 'cursor' to get older ones; absent at the end."));
+  static Fields fields() {
+    return {field("items", &RecordPage::items, "Records, newest first."),
+            field("next", &RecordPage::next, "Give it as 'cursor' to get older ones; absent at the end.")};
+  }
 };
 template <>
 struct Shape<VerifyRequest> {
   static constexpr std::string_view name = "VerifyRequest";
-  static constexpr auto fields = std::make_tuple(
-      field("head", &VerifyRequest::head, "A head saved earlier: also prove that the log continues it."));
+  static Fields fields() {
+    return {field("head", &VerifyRequest::head, "A head saved earlier: also prove that the log continues it.")};
+  }
 };
 template <>
 struct Shape<Verified> {
   static constexpr std::string_view name = "Verified";
-  static constexpr auto fields =
-      std::make_tuple(field("intact", &Verified::intact, "Whether everything is as it was written."),
-                      field("records", &Verified::records, "Records looked at."),
-                      field("first_bad", &Verified::first_bad, "The first record that was altered or is missing."),
-                      field("problem", &Verified::problem, "What is wrong with it."),
-                      field("root", &Verified::root, "Of the tree, as recomputed."));
+  static Fields fields() {
+    return {field("intact", &Verified::intact, "Whether everything is as it was written."),
+            field("records", &Verified::records, "Records looked at."),
+            field("first_bad", &Verified::first_bad, "The first record that was altered or is missing."),
+            field("problem", &Verified::problem, "What is wrong with it."),
+            field("root", &Verified::root, "Of the tree, as recomputed.")};
+  }
 };
 }  // namespace falaj
 

@@ -23,12 +23,13 @@ using namespace api;
 template <>
 struct Shape<BackupRequest> {
   static constexpr std::string_view name = "BackupRequest";
-  static constexpr auto fields =
-      std::make_tuple(field("passphrase", &BackupRequest::passphrase, "Protects the keys inside the backup.")
-                          .required()
-                          .secret()
-                          .length(backup::kPassphraseBytesMin, 1024),
-                      field("blobs", &BackupRequest::blobs, "copy them, or only refer to them.").one_of(kBlobChoices));
+  static Fields fields() {
+    return {field("passphrase", &BackupRequest::passphrase, "Protects the keys inside the backup.")
+                .required()
+                .secret()
+                .length(backup::kPassphraseBytesMin, 1024),
+            field("blobs", &BackupRequest::blobs, "copy them, or only refer to them.").one_of(kBlobChoices)};
+  }
 };
 }  // namespace falaj
 

@@ -67,96 +67,108 @@ using namespace api;
 template <>
 struct Shape<PutQuery> {
   static constexpr std::string_view name = "PutQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &PutQuery::name, "The name to give it.").required().length(1, vault::kNameBytesMax),
-                      field("zone", &PutQuery::zone, "Residency zone; the project's when absent."));
+  static Fields fields() {
+    return {field("name", &PutQuery::name, "The name to give it.").required().length(1, vault::kNameBytesMax),
+            field("zone", &PutQuery::zone, "Residency zone; the project's when absent.")};
+  }
 };
 template <>
 struct Shape<BatchQuery> {
   static constexpr std::string_view name = "BatchQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("zone", &BatchQuery::zone, "Residency zone; the project's when absent."));
+  static Fields fields() { return {field("zone", &BatchQuery::zone, "Residency zone; the project's when absent.")}; }
 };
 template <>
 struct Shape<BlobQuery> {
   static constexpr std::string_view name = "BlobQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &BlobQuery::name, "Its name.").required().length(1, vault::kNameBytesMax));
+  static Fields fields() {
+    return {field("name", &BlobQuery::name, "Its name.").required().length(1, vault::kNameBytesMax)};
+  }
 };
 template <>
 struct Shape<BlobListQuery> {
   static constexpr std::string_view name = "BlobListQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("prefix", &BlobListQuery::prefix, "Only names that begin so."),
-                      field("cursor", &BlobListQuery::cursor, "From the page before."),
-                      field("limit", &BlobListQuery::limit, "Most items in a page.").range(1, kPageItemsMax));
+  static Fields fields() {
+    return {field("prefix", &BlobListQuery::prefix, "Only names that begin so."),
+            field("cursor", &BlobListQuery::cursor, "From the page before."),
+            field("limit", &BlobListQuery::limit, "Most items in a page.").range(1, kPageItemsMax)};
+  }
 };
 template <>
 struct Shape<BlobRow> {
   static constexpr std::string_view name = "Blob";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &BlobRow::name, "Its name in the project."),
-      field("address", &BlobRow::address, "Of its content, under the tenant's key."),
-      field("zone", &BlobRow::zone, "Where its bytes are."), field("bytes", &BlobRow::bytes, "Its length."),
-      field("stored_bytes", &BlobRow::stored_bytes, "What storing it took just now; 0 for known content."),
-      field("content", &BlobRow::content, "Digest of the content, the same for every tenant."),
-      field("created_us", &BlobRow::created_us, "When."), field("created_by", &BlobRow::created_by, "By whom."),
-      field("pins", &BlobRow::pins, "Reasons for which it is kept."));
+  static Fields fields() {
+    return {field("name", &BlobRow::name, "Its name in the project."),
+            field("address", &BlobRow::address, "Of its content, under the tenant's key."),
+            field("zone", &BlobRow::zone, "Where its bytes are."),
+            field("bytes", &BlobRow::bytes, "Its length."),
+            field("stored_bytes", &BlobRow::stored_bytes, "What storing it took just now; 0 for known content."),
+            field("content", &BlobRow::content, "Digest of the content, the same for every tenant."),
+            field("created_us", &BlobRow::created_us, "When."),
+            field("created_by", &BlobRow::created_by, "By whom."),
+            field("pins", &BlobRow::pins, "Reasons for which it is kept.")};
+  }
 };
 template <>
 struct Shape<BatchStored> {
   [[maybe_unused]] static constexpr std::string_view name = "BatchStored";
-  static constexpr auto fields =
-      std::make_tuple(field("files", &BatchStored::files, "How many."), field("bytes", &BatchStored::bytes, "In all."),
-                      field("stored_bytes", &BatchStored::stored_bytes, "What storing them took."));
+  static Fields fields() {
+    return {field("files", &BatchStored::files, "How many."), field("bytes", &BatchStored::bytes, "In all."),
+            field("stored_bytes", &BatchStored::stored_bytes, "What storing them took.")};
+  }
 };
 template <>
 struct Shape<PinRequest> {
   static constexpr std::string_view name = "PinRequest";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &PinRequest::name, "Its name; to unpin also its address.")
-                          .required()
-                          .length(1, vault::kNameBytesMax),
-                      field("reason", &PinRequest::reason, "Why it is kept.").required().length(1, 256));
+  static Fields fields() {
+    return {field("name", &PinRequest::name, "Its name; to unpin also its address.")
+                .required()
+                .length(1, vault::kNameBytesMax),
+            field("reason", &PinRequest::reason, "Why it is kept.").required().length(1, 256)};
+  }
 };
 template <>
 struct Shape<Collected> {
   static constexpr std::string_view name = "Collected";
-  static constexpr auto fields = std::make_tuple(
-      field("objects", &Collected::objects, "Deleted."), field("bytes", &Collected::bytes, "Reclaimed."),
-      field("kept", &Collected::kept, "Objects that something names or pins."),
-      field("missing", &Collected::missing, "Addresses that are named but not there."));
+  static Fields fields() {
+    return {field("objects", &Collected::objects, "Deleted."), field("bytes", &Collected::bytes, "Reclaimed."),
+            field("kept", &Collected::kept, "Objects that something names or pins."),
+            field("missing", &Collected::missing, "Addresses that are named but not there.")};
+  }
 };
 template <>
 struct Shape<Scrubbed> {
   static constexpr std::string_view name = "Scrubbed";
-  static constexpr auto fields = std::make_tuple(
-      field("objects", &Scrubbed::objects, "Stored blocks read."), field("bytes", &Scrubbed::bytes, "Read."),
-      field("damaged", &Scrubbed::damaged, "Blocks that are not what was written."));
+  static Fields fields() {
+    return {field("objects", &Scrubbed::objects, "Stored blocks read."), field("bytes", &Scrubbed::bytes, "Read."),
+            field("damaged", &Scrubbed::damaged, "Blocks that are not what was written.")};
+  }
 };
 template <>
 struct Shape<KeyRow> {
   static constexpr std::string_view name = "Key";
-  static constexpr auto fields = std::make_tuple(
-      field("level", &KeyRow::level, "zone, tenant or address."), field("zone", &KeyRow::zone, "Its zone."),
-      field("tenant", &KeyRow::tenant, "Its tenant."), field("version", &KeyRow::version, "Its version."),
-      field("state", &KeyRow::state, "active, retired or destroyed."));
+  static Fields fields() {
+    return {field("level", &KeyRow::level, "zone, tenant or address."), field("zone", &KeyRow::zone, "Its zone."),
+            field("tenant", &KeyRow::tenant, "Its tenant."), field("version", &KeyRow::version, "Its version."),
+            field("state", &KeyRow::state, "active, retired or destroyed.")};
+  }
 };
 template <>
 struct Shape<RotateRequest> {
   static constexpr std::string_view name = "RotateRequest";
-  static constexpr auto fields =
-      std::make_tuple(field("level", &RotateRequest::level, "Which key.").required().one_of(kKeyLevels),
-                      field("zone", &RotateRequest::zone, "For zone and tenant."),
-                      field("tenant", &RotateRequest::tenant, "For tenant."));
+  static Fields fields() {
+    return {field("level", &RotateRequest::level, "Which key.").required().one_of(kKeyLevels),
+            field("zone", &RotateRequest::zone, "For zone and tenant."),
+            field("tenant", &RotateRequest::tenant, "For tenant.")};
+  }
 };
 template <>
 struct Shape<RotatedKey> {
   static constexpr std::string_view name = "RotatedKey";
-  static constexpr auto fields =
-      std::make_tuple(field("level", &RotatedKey::level, "Which key."),
-                      field("version", &RotatedKey::version, "Of the new key; 0 for the root."),
-                      field("rewrapped", &RotatedKey::rewrapped, "Keys below it that were wrapped again."));
+  static Fields fields() {
+    return {field("level", &RotatedKey::level, "Which key."),
+            field("version", &RotatedKey::version, "Of the new key; 0 for the root."),
+            field("rewrapped", &RotatedKey::rewrapped, "Keys below it that were wrapped again.")};
+  }
 };
 }  // namespace falaj
 

@@ -120,172 +120,199 @@ template <>
 struct Shape<DatasetQuery> {
   using T = DatasetQuery;
   static constexpr std::string_view name = "DatasetListQuery";
-  static constexpr auto fields = std::make_tuple(field("cursor", &T::cursor, "From the page before."),
-                                                 field("limit", &T::limit, "Most items.").range(1, kPageItemsMax));
+  static Fields fields() {
+    return {field("cursor", &T::cursor, "From the page before."),
+            field("limit", &T::limit, "Most items.").range(1, kPageItemsMax)};
+  }
 };
 template <>
 struct Shape<ColumnOut> {
   using T = ColumnOut;
   static constexpr std::string_view name = "DatasetColumn";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &T::name, "As queries call it."), field("type", &T::type, "What it holds."),
-                      field("nullable", &T::nullable, "Whether a value may be missing."));
+  static Fields fields() {
+    return {field("name", &T::name, "As queries call it."), field("type", &T::type, "What it holds."),
+            field("nullable", &T::nullable, "Whether a value may be missing.")};
+  }
 };
 template <>
 struct Shape<DatasetVersionOut> {
   using T = DatasetVersionOut;
   static constexpr std::string_view name = "DatasetVersion";
-  static constexpr auto fields = std::make_tuple(
-      field("dataset", &T::dataset, "Of which dataset."),
-      field("number", &T::number, "1, 2, 3, ...; never used again."),
-      field("id", &T::id, "Digest of its columns and the content of its files."),
-      field("mode", &T::mode, "append or overwrite."), field("parent", &T::parent, "The version it was appended to."),
-      field("major", &T::major, "Of its columns."), field("rows", &T::rows, "In all."),
-      field("bytes", &T::bytes, "Of its files, as Parquet."), field("source", &T::source, "What it was made of."),
-      field("created_us", &T::created_us, "When, in microseconds since 1970."),
-      field("created_by", &T::created_by, "By whom."), field("columns", &T::columns, "Its columns."),
-      field("stats", &T::stats, "Of the rows that came in with it."),
-      field("warnings", &T::warnings, "Expectations that did not hold."),
-      field("inputs", &T::inputs, "NAME@NUMBER of the versions that it was made of."),
-      field("answered_by", &T::answered_by, "MODEL/NUMBER of the version of a model whose answers it holds."),
-      field("erased_us", &T::erased_us, "When it was erased; absent: it was not. An erased one cannot be read."),
-      field("replaced_by", &T::replaced_by, "The version that has what is left of an erased one."));
+  static Fields fields() {
+    return {field("dataset", &T::dataset, "Of which dataset."),
+            field("number", &T::number, "1, 2, 3, ...; never used again."),
+            field("id", &T::id, "Digest of its columns and the content of its files."),
+            field("mode", &T::mode, "append or overwrite."),
+            field("parent", &T::parent, "The version it was appended to."),
+            field("major", &T::major, "Of its columns."),
+            field("rows", &T::rows, "In all."),
+            field("bytes", &T::bytes, "Of its files, as Parquet."),
+            field("source", &T::source, "What it was made of."),
+            field("created_us", &T::created_us, "When, in microseconds since 1970."),
+            field("created_by", &T::created_by, "By whom."),
+            field("columns", &T::columns, "Its columns."),
+            field("stats", &T::stats, "Of the rows that came in with it."),
+            field("warnings", &T::warnings, "Expectations that did not hold."),
+            field("inputs", &T::inputs, "NAME@NUMBER of the versions that it was made of."),
+            field("answered_by", &T::answered_by, "MODEL/NUMBER of the version of a model whose answers it holds."),
+            field("erased_us", &T::erased_us, "When it was erased; absent: it was not. An erased one cannot be read."),
+            field("replaced_by", &T::replaced_by, "The version that has what is left of an erased one.")};
+  }
 };
 template <>
 struct Shape<DatasetOut> {
   using T = DatasetOut;
   static constexpr std::string_view name = "Dataset";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &T::name, "Its name."), field("versions", &T::versions, "How many it has."),
-                      field("newest", &T::newest, "The last of them."));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name."), field("versions", &T::versions, "How many it has."),
+            field("newest", &T::newest, "The last of them.")};
+  }
 };
 template <>
 struct Shape<UploadIn> {
   static constexpr std::string_view name = "DatasetNewUpload";
-  static constexpr auto fields = std::make_tuple(
-      field("key", &UploadIn::key, "Of the caller's choice: the same key finds the same upload again, for seven days.")
-          .length(0, 200));
+  static Fields fields() {
+    return {field("key", &UploadIn::key,
+                  "Of the caller's choice: the same key finds the same upload again, for seven days.")
+                .length(0, 200)};
+  }
 };
 template <>
 struct Shape<UploadOut> {
   static constexpr std::string_view name = "DatasetUpload";
-  static constexpr auto fields = std::make_tuple(field("id", &UploadOut::id, "For the parts, and to finish it."));
+  static Fields fields() { return {field("id", &UploadOut::id, "For the parts, and to finish it.")}; }
 };
 template <>
 struct Shape<PartOut> {
   static constexpr std::string_view name = "DatasetPart";
-  static constexpr auto fields = std::make_tuple(field("number", &PartOut::number, "0, 1, 2, ..."),
-                                                 field("bytes", &PartOut::bytes, "Durable already."));
+  static Fields fields() {
+    return {field("number", &PartOut::number, "0, 1, 2, ..."), field("bytes", &PartOut::bytes, "Durable already.")};
+  }
 };
 template <>
 struct Shape<PartsOut> {
   static constexpr std::string_view name = "DatasetParts";
-  static constexpr auto fields =
-      std::make_tuple(field("parts", &PartsOut::parts, "Those that are there."),
-                      field("done", &PartsOut::done, "How much of finishing it is done, 0 to 1."),
-                      field("version", &PartsOut::version, "The version that it became; absent until it has."));
+  static Fields fields() {
+    return {field("parts", &PartsOut::parts, "Those that are there."),
+            field("done", &PartsOut::done, "How much of finishing it is done, 0 to 1."),
+            field("version", &PartsOut::version, "The version that it became; absent until it has.")};
+  }
 };
 template <>
 struct Shape<FormatQuery> {
   static constexpr std::string_view name = "DatasetFormatQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("format", &FormatQuery::format, "What the bytes are.").required().one_of(kDataFormats));
+  static Fields fields() {
+    return {field("format", &FormatQuery::format, "What the bytes are.").required().one_of(kDataFormats)};
+  }
 };
 template <>
 struct Shape<ColumnsOut> {
   static constexpr std::string_view name = "DatasetColumns";
-  static constexpr auto fields = std::make_tuple(field("columns", &ColumnsOut::columns, "As the bytes seem to have."));
+  static Fields fields() { return {field("columns", &ColumnsOut::columns, "As the bytes seem to have.")}; }
 };
 template <>
 struct Shape<MadeOfIn> {
   using T = MadeOfIn;
   static constexpr std::string_view name = "DatasetMadeOf";
-  static constexpr auto fields = std::make_tuple(
-      field("dataset", &T::dataset, "Of this project.").required(),
-      field("version", &T::version, "Which of its versions.").required().range(1, INT64_MAX),
-      field("columns", &T::columns, "Those that the new version has too, with the same meaning.").length(0, 2000));
+  static Fields fields() {
+    return {
+        field("dataset", &T::dataset, "Of this project.").required(),
+        field("version", &T::version, "Which of its versions.").required().range(1, INT64_MAX),
+        field("columns", &T::columns, "Those that the new version has too, with the same meaning.").length(0, 2000)};
+  }
 };
 template <>
 struct Shape<AnsweredByIn> {
   using T = AnsweredByIn;
   static constexpr std::string_view name = "DatasetAnsweredBy";
-  static constexpr auto fields =
-      std::make_tuple(field("model", &T::model, "A registered model of this project.").required().length(1, 255),
-                      field("version", &T::version, "Which of its versions.").required().range(1, INT64_MAX));
+  static Fields fields() {
+    return {field("model", &T::model, "A registered model of this project.").required().length(1, 255),
+            field("version", &T::version, "Which of its versions.").required().range(1, INT64_MAX)};
+  }
 };
 template <>
 struct Shape<FinishIn> {
   using T = FinishIn;
   static constexpr std::string_view name = "DatasetFinish";
-  static constexpr auto fields = std::make_tuple(
-      field("format", &T::format, "What the bytes are.").required().one_of(kDataFormats),
-      field("mode", &T::mode, "append: to the newest version; overwrite: instead of it.").one_of(kModes),
-      field("source", &T::source, "In words, such as the file's name.").length(0, 1000),
-      field("made_of", &T::made_of, "Versions that the rows were made of: lineage and erasure follow them.")
-          .length(0, 100),
-      field("answered_by", &T::answered_by, "The version of a model whose answers the rows hold."));
+  static Fields fields() {
+    return {field("format", &T::format, "What the bytes are.").required().one_of(kDataFormats),
+            field("mode", &T::mode, "append: to the newest version; overwrite: instead of it.").one_of(kModes),
+            field("source", &T::source, "In words, such as the file's name.").length(0, 1000),
+            field("made_of", &T::made_of, "Versions that the rows were made of: lineage and erasure follow them.")
+                .length(0, 100),
+            field("answered_by", &T::answered_by, "The version of a model whose answers the rows hold.")};
+  }
 };
 template <>
 struct Shape<RowsQuery> {
   static constexpr std::string_view name = "DatasetRowsQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("limit", &RowsQuery::limit, "How many rows.").range(1, kRowsMax));
+  static Fields fields() { return {field("limit", &RowsQuery::limit, "How many rows.").range(1, kRowsMax)}; }
 };
 template <>
 struct Shape<RowsOut> {
   using T = RowsOut;
   static constexpr std::string_view name = "DatasetRows";
-  static constexpr auto fields =
-      std::make_tuple(field("columns", &T::columns, "Of the answer."),
-                      field("rows", &T::rows, "Lists of values: numbers, text, booleans, null; times as RFC 3339."),
-                      field("whole", &T::whole, "False when there are more rows than were asked for."));
+  static Fields fields() {
+    return {field("columns", &T::columns, "Of the answer."),
+            field("rows", &T::rows, "Lists of values: numbers, text, booleans, null; times as RFC 3339."),
+            field("whole", &T::whole, "False when there are more rows than were asked for.")};
+  }
 };
 template <>
 struct Shape<SqlIn> {
   using T = SqlIn;
   static constexpr std::string_view name = "DatasetSql";
-  static constexpr auto fields = std::make_tuple(
-      field("sql", &T::sql, "One SELECT; tables are datasets, or \"NAME@VERSION\".").required().length(1, 100'000),
-      field("rows", &T::rows, "Most rows of the answer.").range(1, kRowsMax),
-      field("time", &T::time_us, "Stop it after this long.").duration().range(1'000, 3'600'000'000));
+  static Fields fields() {
+    return {
+        field("sql", &T::sql, "One SELECT; tables are datasets, or \"NAME@VERSION\".").required().length(1, 100'000),
+        field("rows", &T::rows, "Most rows of the answer.").range(1, kRowsMax),
+        field("time", &T::time_us, "Stop it after this long.").duration().range(1'000, 3'600'000'000)};
+  }
 };
 template <>
 struct Shape<DiffQuery> {
   static constexpr std::string_view name = "DatasetDiffQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("from", &DiffQuery::from, "A version.").required().range(1, INT64_MAX),
-                      field("to", &DiffQuery::to, "Another.").required().range(1, INT64_MAX));
+  static Fields fields() {
+    return {field("from", &DiffQuery::from, "A version.").required().range(1, INT64_MAX),
+            field("to", &DiffQuery::to, "Another.").required().range(1, INT64_MAX)};
+  }
 };
 template <>
 struct Shape<DiffOut> {
   using T = DiffOut;
   static constexpr std::string_view name = "DatasetDiff";
-  static constexpr auto fields =
-      std::make_tuple(field("schema", &T::schema, "How columns differ, in words."),
-                      field("rows_before", &T::rows_before, "In all."), field("rows_after", &T::rows_after, "In all."),
-                      field("added", &T::added, "Rows (by key, if there is one) only in the second."),
-                      field("removed", &T::removed, "Rows only in the first."),
-                      field("changed", &T::changed, "Rows of the same key that differ."));
+  static Fields fields() {
+    return {field("schema", &T::schema, "How columns differ, in words."),
+            field("rows_before", &T::rows_before, "In all."),
+            field("rows_after", &T::rows_after, "In all."),
+            field("added", &T::added, "Rows (by key, if there is one) only in the second."),
+            field("removed", &T::removed, "Rows only in the first."),
+            field("changed", &T::changed, "Rows of the same key that differ.")};
+  }
 };
 template <>
 struct Shape<ChecksQuery> {
   using T = ChecksQuery;
   static constexpr std::string_view name = "DatasetChecksQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("version", &T::version, "Only of rows that became this one.").range(1, INT64_MAX),
-                      field("limit", &T::limit, "Most results.").range(1, kPageItemsMax));
+  static Fields fields() {
+    return {field("version", &T::version, "Only of rows that became this one.").range(1, INT64_MAX),
+            field("limit", &T::limit, "Most results.").range(1, kPageItemsMax)};
+  }
 };
 template <>
 struct Shape<ChecksOut> {
   static constexpr std::string_view name = "DatasetChecks";
-  static constexpr auto fields = std::make_tuple(field(
-      "checks", &ChecksOut::checks, "Of a version in their order; of all, those of refused rows too, last first."));
+  static Fields fields() {
+    return {field("checks", &ChecksOut::checks,
+                  "Of a version in their order; of all, those of refused rows too, last first.")};
+  }
 };
 template <>
 struct Shape<RemovedDatasetOut> {
   static constexpr std::string_view name = "DatasetRemoved";
-  static constexpr auto fields = std::make_tuple(
-      field("bytes", &RemovedDatasetOut::bytes, "That no version has any more; freed by the next collection."));
+  static Fields fields() {
+    return {field("bytes", &RemovedDatasetOut::bytes, "That no version has any more; freed by the next collection.")};
+  }
 };
 }  // namespace falaj
 

@@ -40,31 +40,37 @@ template <>
 struct Shape<SubjectIn> {
   static constexpr std::string_view name = "ErasureSubject";
   // In the body, as addresses are logged.
-  static constexpr auto fields = std::make_tuple(
-      field("subject", &SubjectIn::subject, "Who: a value of the column that spec.personal.subjectKey names.")
-          .required()
-          .length(1, 4096)
-          .secret());
+  static Fields fields() {
+    return {field("subject", &SubjectIn::subject, "Who: a value of the column that spec.personal.subjectKey names.")
+                .required()
+                .length(1, 4096)
+                .secret()};
+  }
 };
 template <>
 struct Shape<ErasureOut> {
   using T = ErasureOut;
   static constexpr std::string_view name = "Erasure";
-  static constexpr auto fields = std::make_tuple(
-      field("id", &T::id, "Its id."), field("kind", &T::kind, "subject, or retention: rows went because of their age."),
-      field("subject", &T::subject, "A keyed hash of who; the same for the same."),
-      field("state", &T::state, "begun, cleaning or done."), field("begun_by", &T::begun_by, "By whom."),
-      field("begun_us", &T::begun_us, "When, in microseconds since 1970."),
-      field("done_us", &T::done_us, "When nothing could be read any more."),
-      field("done", &T::done, "How much of it is done, 0 to 1."),
-      field("report", &T::report, "What went, and what was made of it."));
+  static Fields fields() {
+    return {field("id", &T::id, "Its id."),
+            field("kind", &T::kind, "subject, or retention: rows went because of their age."),
+            field("subject", &T::subject, "A keyed hash of who; the same for the same."),
+            field("state", &T::state, "begun, cleaning or done."),
+            field("begun_by", &T::begun_by, "By whom."),
+            field("begun_us", &T::begun_us, "When, in microseconds since 1970."),
+            field("done_us", &T::done_us, "When nothing could be read any more."),
+            field("done", &T::done, "How much of it is done, 0 to 1."),
+            field("report", &T::report, "What went, and what was made of it.")};
+  }
 };
 template <>
 struct Shape<ErasuresQuery> {
   using T = ErasuresQuery;
   static constexpr std::string_view name = "ErasuresQuery";
-  static constexpr auto fields = std::make_tuple(field("cursor", &T::cursor, "From the page before."),
-                                                 field("limit", &T::limit, "Most items.").range(1, kPageItemsMax));
+  static Fields fields() {
+    return {field("cursor", &T::cursor, "From the page before."),
+            field("limit", &T::limit, "Most items.").range(1, kPageItemsMax)};
+  }
 };
 }  // namespace falaj
 

@@ -30,26 +30,31 @@ template <>
 struct falaj::Shape<falaj::api::TrainSetIn> {
   using T = api::TrainSetIn;
   static constexpr std::string_view name = "TrainSet";
-  static constexpr auto fields = std::make_tuple(
-      field("service", &T::service, "The FeatureService whose features are wanted.")
-          .required()
-          .text({is_name, kNameRule}),
-      field("spine", &T::spine, "The rows to describe: DATASET, or DATASET@VERSION.").required().length(1, 100),
-      field("time", &T::time, "The column that says as of when; the dataset's own time when absent.").length(0, 255),
-      field("into", &T::into, "The dataset whose next version it becomes; declared when it is not there.")
-          .required()
-          .text({is_name, kNameRule}));
+  static Fields fields() {
+    return {
+        field("service", &T::service, "The FeatureService whose features are wanted.")
+            .required()
+            .text({is_name, kNameRule}),
+        field("spine", &T::spine, "The rows to describe: DATASET, or DATASET@VERSION.").required().length(1, 100),
+        field("time", &T::time, "The column that says as of when; the dataset's own time when absent.").length(0, 255),
+        field("into", &T::into, "The dataset whose next version it becomes; declared when it is not there.")
+            .required()
+            .text({is_name, kNameRule})};
+  }
 };
 
 template <>
 struct falaj::Shape<falaj::api::TrainSetOut> {
   using T = api::TrainSetOut;
   static constexpr std::string_view name = "MadeTrainSet";
-  static constexpr auto fields = std::make_tuple(
-      field("dataset", &T::dataset, "Which dataset got a version."), field("version", &T::version, "Its number."),
-      field("rows", &T::rows, "As many as the spine has."), field("bytes", &T::bytes, "Of its files."),
-      field("columns", &T::columns, "Of the spine, then features."),
-      field("source", &T::source, "The versions it was made of."));
+  static Fields fields() {
+    return {field("dataset", &T::dataset, "Which dataset got a version."),
+            field("version", &T::version, "Its number."),
+            field("rows", &T::rows, "As many as the spine has."),
+            field("bytes", &T::bytes, "Of its files."),
+            field("columns", &T::columns, "Of the spine, then features."),
+            field("source", &T::source, "The versions it was made of.")};
+  }
 };
 
 namespace falaj::api {

@@ -73,87 +73,112 @@ template <>
 struct Shape<PipelineOut> {
   using T = PipelineOut;
   static constexpr std::string_view name = "Pipeline";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "Its name."), field("revision", &T::revision, "Of what is declared."),
-      field("steps", &T::steps, "How many."), field("triggers", &T::triggers, "What begins it without a person."),
-      field("suspended", &T::suspended, "Triggers begin nothing."),
-      field("last", &T::last, "Number of its newest run."), field("last_phase", &T::last_phase, "What became of it."),
-      field("last_started", &T::last_started, "When."));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name."),
+            field("revision", &T::revision, "Of what is declared."),
+            field("steps", &T::steps, "How many."),
+            field("triggers", &T::triggers, "What begins it without a person."),
+            field("suspended", &T::suspended, "Triggers begin nothing."),
+            field("last", &T::last, "Number of its newest run."),
+            field("last_phase", &T::last_phase, "What became of it."),
+            field("last_started", &T::last_started, "When.")};
+  }
 };
 template <>
 struct Shape<PipelinesOut> {
   static constexpr std::string_view name = "Pipelines";
-  static constexpr auto fields = std::make_tuple(field("items", &PipelinesOut::items, "By name."));
+  static Fields fields() { return {field("items", &PipelinesOut::items, "By name.")}; }
 };
 template <>
 struct Shape<StartIn> {
   using T = StartIn;
   static constexpr std::string_view name = "StartPipeline";
-  static constexpr auto fields = std::make_tuple(
-      field("parameters", &T::parameters, "By name; those left out have their defaults. Texts are read as their type."),
-      field("key", &T::key, "The same key begins one run, however often it comes.").length(0, 200),
-      field("fresh", &T::fresh, "Every step runs, whatever was made before."));
+  static Fields fields() {
+    return {field("parameters", &T::parameters,
+                  "By name; those left out have their defaults. Texts are read as their type."),
+            field("key", &T::key, "The same key begins one run, however often it comes.").length(0, 200),
+            field("fresh", &T::fresh, "Every step runs, whatever was made before.")};
+  }
 };
 template <>
 struct Shape<FlowStepOut> {
   using T = FlowStepOut;
   static constexpr std::string_view name = "PipelineRunStep";
-  static constexpr auto fields = std::make_tuple(
-      field("id", &T::id, "Its name, with a number where it has a matrix."),
-      field("name", &T::name, "Of the step in the pipeline."), field("kind", &T::kind, "What it does."),
-      field("phase", &T::phase,
-            "waiting, running, asking, succeeded, kept, skipped, failed, blocked or cancelled. kept: made before."),
-      field("why", &T::why, "In words."), field("needs", &T::needs, "Steps that come before it."),
-      field("attempt", &T::attempt, "Tries so far."), field("job", &T::job, "Its newest job."),
-      field("run", &T::run, "That job's run."), field("from", &T::from, "kept: the run and step that made it."),
-      field("began", &T::began, "When."), field("ended", &T::ended, "When."),
-      field("outputs", &T::outputs, "What it made."), field("matrix", &T::matrix, "Which combination it is."));
+  static Fields fields() {
+    return {
+        field("id", &T::id, "Its name, with a number where it has a matrix."),
+        field("name", &T::name, "Of the step in the pipeline."),
+        field("kind", &T::kind, "What it does."),
+        field("phase", &T::phase,
+              "waiting, running, asking, succeeded, kept, skipped, failed, blocked or cancelled. kept: made before."),
+        field("why", &T::why, "In words."),
+        field("needs", &T::needs, "Steps that come before it."),
+        field("attempt", &T::attempt, "Tries so far."),
+        field("job", &T::job, "Its newest job."),
+        field("run", &T::run, "That job's run."),
+        field("from", &T::from, "kept: the run and step that made it."),
+        field("began", &T::began, "When."),
+        field("ended", &T::ended, "When."),
+        field("outputs", &T::outputs, "What it made."),
+        field("matrix", &T::matrix, "Which combination it is.")};
+  }
 };
 template <>
 struct Shape<PipelineDetails> {
   using T = PipelineDetails;
   static constexpr std::string_view name = "PipelineDetails";
-  static constexpr auto fields = std::make_tuple(field("pipeline", &T::pipeline, "What it is."),
-                                                 field("parameters", &T::parameters, "What a run is begun with."),
-                                                 field("steps", &T::steps, "Each after those it needs."));
+  static Fields fields() {
+    return {field("pipeline", &T::pipeline, "What it is."),
+            field("parameters", &T::parameters, "What a run is begun with."),
+            field("steps", &T::steps, "Each after those it needs.")};
+  }
 };
 template <>
 struct Shape<FlowRunOut> {
   using T = FlowRunOut;
   static constexpr std::string_view name = "PipelineRun";
-  static constexpr auto fields = std::make_tuple(
-      field("id", &T::id, "Its id."), field("pipeline", &T::pipeline, "Of which pipeline."),
-      field("number", &T::number, "1, 2, 3, ... of that pipeline."),
-      field("phase", &T::phase, "queued, running, succeeded, failed or cancelled."), field("why", &T::why, "In words."),
-      field("owner", &T::owner, "In whose name it acts."), field("cause", &T::cause, "What began it."),
-      field("revision", &T::revision, "Of the pipeline as it was then."),
-      field("parameters", &T::parameters, "What it was begun with."),
-      field("created", &T::created, "When it was asked for."), field("began", &T::began, "When it began."),
-      field("ended", &T::ended, "When it ended."),
-      field("run_id", &T::run_id, "Its run in tracking; those of its jobs are children of it."),
-      field("steps_done", &T::steps_done, "Steps that have ended."), field("steps_all", &T::steps_all, "Of so many."),
-      field("steps", &T::steps, "Each after those it needs; none in lists."));
+  static Fields fields() {
+    return {field("id", &T::id, "Its id."),
+            field("pipeline", &T::pipeline, "Of which pipeline."),
+            field("number", &T::number, "1, 2, 3, ... of that pipeline."),
+            field("phase", &T::phase, "queued, running, succeeded, failed or cancelled."),
+            field("why", &T::why, "In words."),
+            field("owner", &T::owner, "In whose name it acts."),
+            field("cause", &T::cause, "What began it."),
+            field("revision", &T::revision, "Of the pipeline as it was then."),
+            field("parameters", &T::parameters, "What it was begun with."),
+            field("created", &T::created, "When it was asked for."),
+            field("began", &T::began, "When it began."),
+            field("ended", &T::ended, "When it ended."),
+            field("run_id", &T::run_id, "Its run in tracking; those of its jobs are children of it."),
+            field("steps_done", &T::steps_done, "Steps that have ended."),
+            field("steps_all", &T::steps_all, "Of so many."),
+            field("steps", &T::steps, "Each after those it needs; none in lists.")};
+  }
 };
 template <>
 struct Shape<ListFlowRunsIn> {
   using T = ListFlowRunsIn;
   static constexpr std::string_view name = "ListPipelineRuns";
-  static constexpr auto fields = std::make_tuple(field("pipeline", &T::pipeline, "Only of it.").length(0, 63),
-                                                 field("phase", &T::phase, "Only those in it.").length(0, 20),
-                                                 field("cursor", &T::cursor, "").length(0, 26),
-                                                 field("limit", &T::limit, "").range(1, kPageItemsMax));
+  static Fields fields() {
+    return {field("pipeline", &T::pipeline, "Only of it.").length(0, 63),
+            field("phase", &T::phase, "Only those in it.").length(0, 20), field("cursor", &T::cursor, "").length(0, 26),
+            field("limit", &T::limit, "").range(1, kPageItemsMax)};
+  }
 };
 template <>
 struct Shape<CancelRunIn> {
   static constexpr std::string_view name = "CancelPipelineRun";
-  static constexpr auto fields = std::make_tuple(field("why", &CancelRunIn::why, "For the history.").length(0, 1000));
+  static Fields fields() { return {field("why", &CancelRunIn::why, "For the history.").length(0, 1000)}; }
 };
 template <>
 struct Shape<DecideStepIn> {
   using T = DecideStepIn;
   static constexpr std::string_view name = "DecideStep";
-  static constexpr auto fields = std::make_tuple(field("approve", &T::approve, "Or else it is rejected.").required(),
-                                                 field("why", &T::why, "For the history.").length(0, 4000));
+  static Fields fields() {
+    return {field("approve", &T::approve, "Or else it is rejected.").required(),
+            field("why", &T::why, "For the history.").length(0, 4000)};
+  }
 };
 }  // namespace falaj
 

@@ -86,121 +86,147 @@ using namespace api;
 template <>
 struct Shape<JobSource> {
   static constexpr std::string_view name = "JobSource";
-  static constexpr auto fields =
-      std::make_tuple(field("file", &JobSource::file, "Its name, for messages.").required().length(1, 1024),
-                      field("text", &JobSource::text, "YAML: documents of kind Job.").required().length(0, 1 << 20));
+  static Fields fields() {
+    return {field("file", &JobSource::file, "Its name, for messages.").required().length(1, 1024),
+            field("text", &JobSource::text, "YAML: documents of kind Job.").required().length(0, 1 << 20)};
+  }
 };
 template <>
 struct Shape<TrainingIn> {
   static constexpr std::string_view name = "Training";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &TrainingIn::name, "Of its job, and of its model.").required().text({is_name, kNameRule}),
-      field("labels", &TrainingIn::labels, "To select by.").length(0, 64),
-      field("spec", &TrainingIn::spec, "What is learned from what.").required());
+  static Fields fields() {
+    return {field("name", &TrainingIn::name, "Of its job, and of its model.").required().text({is_name, kNameRule}),
+            field("labels", &TrainingIn::labels, "To select by.").length(0, 64),
+            field("spec", &TrainingIn::spec, "What is learned from what.").required()};
+  }
 };
 template <>
 struct Shape<SubmitIn> {
   static constexpr std::string_view name = "SubmitJobs";
-  static constexpr auto fields = std::make_tuple(
-      field("sources", &SubmitIn::sources, "Files of jobs.").length(0, 1000),
-      field("jobs", &SubmitIn::jobs, "Jobs, besides those of the files. All of them or none.").length(0, 10'000),
-      field("profile", &SubmitIn::profile, "Trainings of the files leave a trace of where their time went."));
+  static Fields fields() {
+    return {field("sources", &SubmitIn::sources, "Files of jobs.").length(0, 1000),
+            field("jobs", &SubmitIn::jobs, "Jobs, besides those of the files. All of them or none.").length(0, 10'000),
+            field("profile", &SubmitIn::profile, "Trainings of the files leave a trace of where their time went.")};
+  }
 };
 template <>
 struct Shape<SubmittedJob> {
   static constexpr std::string_view name = "SubmittedJob";
-  static constexpr auto fields = std::make_tuple(
-      field("id", &SubmittedJob::id, "Of the job; of the first member of an array."),
-      field("name", &SubmittedJob::name, "Its name."), field("array", &SubmittedJob::array, "Of all of its members."),
-      field("count", &SubmittedJob::count, "How many jobs it is."));
+  static Fields fields() {
+    return {field("id", &SubmittedJob::id, "Of the job; of the first member of an array."),
+            field("name", &SubmittedJob::name, "Its name."),
+            field("array", &SubmittedJob::array, "Of all of its members."),
+            field("count", &SubmittedJob::count, "How many jobs it is.")};
+  }
 };
 template <>
 struct Shape<SubmitOut> {
   static constexpr std::string_view name = "SubmittedJobs";
-  static constexpr auto fields = std::make_tuple(field("jobs", &SubmitOut::jobs, "In the order given."));
+  static Fields fields() { return {field("jobs", &SubmitOut::jobs, "In the order given.")}; }
 };
 template <>
 struct Shape<JobOut> {
   using T = JobOut;
   static constexpr std::string_view name = "Job";
-  static constexpr auto fields = std::make_tuple(
-      field("id", &T::id, "Its id."), field("name", &T::name, "Its name."),
-      field("phase", &T::phase,
-            "pending, admitted, starting, running, checkpointing, finishing, succeeded, failed or cancelled."),
-      field("why", &T::why, "The newest change, in words."), field("queue", &T::queue, "Where it waits."),
-      field("owner", &T::owner, "Who submitted it."), field("executor", &T::executor, "Where it runs."),
-      field("isolation", &T::isolation, "How far it is kept apart there."), field("submitted", &T::submitted, "When."),
-      field("started", &T::started, "When its newest attempt began."), field("ended", &T::ended, "When it ended."),
-      field("not_before", &T::not_before, "It does not start before."),
-      field("idle_since", &T::idle_since, "It holds processors and hardly uses them since then."),
-      field("array", &T::array, "The array it is a member of."), field("array_index", &T::array_index, "Which member."),
-      field("attempts", &T::attempts, "How often it was started."),
-      field("failures", &T::failures, "How often it failed and was tried again."),
-      field("preemptions", &T::preemptions, "How often it was stopped for another."),
-      field("tasks", &T::tasks, "Processes it has, or will have."), field("nodes", &T::nodes, "Where they are."),
-      field("reason", &T::reason, "How its newest attempt ended."), field("exit_code", &T::exit_code, "With what."),
-      field("signal", &T::signal, "By which signal."), field("cpu_us", &T::cpu_us, "Processor time of that attempt."),
-      field("memory_peak_bytes", &T::memory_peak_bytes, "Most memory of that attempt."),
-      field("run_id", &T::run_id, "Its tracked run."), field("labels", &T::labels, "To select by."),
-      field("spec", &T::spec, "What was asked for; not in lists."));
+  static Fields fields() {
+    return {field("id", &T::id, "Its id."),
+            field("name", &T::name, "Its name."),
+            field("phase", &T::phase,
+                  "pending, admitted, starting, running, checkpointing, finishing, succeeded, failed or cancelled."),
+            field("why", &T::why, "The newest change, in words."),
+            field("queue", &T::queue, "Where it waits."),
+            field("owner", &T::owner, "Who submitted it."),
+            field("executor", &T::executor, "Where it runs."),
+            field("isolation", &T::isolation, "How far it is kept apart there."),
+            field("submitted", &T::submitted, "When."),
+            field("started", &T::started, "When its newest attempt began."),
+            field("ended", &T::ended, "When it ended."),
+            field("not_before", &T::not_before, "It does not start before."),
+            field("idle_since", &T::idle_since, "It holds processors and hardly uses them since then."),
+            field("array", &T::array, "The array it is a member of."),
+            field("array_index", &T::array_index, "Which member."),
+            field("attempts", &T::attempts, "How often it was started."),
+            field("failures", &T::failures, "How often it failed and was tried again."),
+            field("preemptions", &T::preemptions, "How often it was stopped for another."),
+            field("tasks", &T::tasks, "Processes it has, or will have."),
+            field("nodes", &T::nodes, "Where they are."),
+            field("reason", &T::reason, "How its newest attempt ended."),
+            field("exit_code", &T::exit_code, "With what."),
+            field("signal", &T::signal, "By which signal."),
+            field("cpu_us", &T::cpu_us, "Processor time of that attempt."),
+            field("memory_peak_bytes", &T::memory_peak_bytes, "Most memory of that attempt."),
+            field("run_id", &T::run_id, "Its tracked run."),
+            field("labels", &T::labels, "To select by."),
+            field("spec", &T::spec, "What was asked for; not in lists.")};
+  }
 };
 template <>
 struct Shape<ListJobsIn> {
   using T = ListJobsIn;
   static constexpr std::string_view name = "ListJobs";
-  static constexpr auto fields = std::make_tuple(
-      field("phase", &T::phase, "Only those in it.").length(0, 20), field("queue", &T::queue, "").length(0, 127),
-      field("owner", &T::owner, "").length(0, 255), field("name", &T::name, "").length(0, 63),
-      field("array", &T::array, "Only its members.").length(0, 26),
-      field("live", &T::live, "Only those that have not ended."), field("cursor", &T::cursor, "").length(0, 26),
-      field("limit", &T::limit, "").range(1, kPageItemsMax));
+  static Fields fields() {
+    return {field("phase", &T::phase, "Only those in it.").length(0, 20),
+            field("queue", &T::queue, "").length(0, 127),
+            field("owner", &T::owner, "").length(0, 255),
+            field("name", &T::name, "").length(0, 63),
+            field("array", &T::array, "Only its members.").length(0, 26),
+            field("live", &T::live, "Only those that have not ended."),
+            field("cursor", &T::cursor, "").length(0, 26),
+            field("limit", &T::limit, "").range(1, kPageItemsMax)};
+  }
 };
 template <>
 struct Shape<LogsIn> {
   using T = LogsIn;
   static constexpr std::string_view name = "JobLogQuestion";
-  static constexpr auto fields =
-      std::make_tuple(field("rank", &T::rank, "Of which task.").range(0, jobs::kTasksMax),
-                      field("offset", &T::offset, "From which byte on.").range(0, std::int64_t{1} << 60),
-                      field("attempt", &T::attempt, "Of which attempt; 0 = the newest.").range(0, 1'000'000),
-                      field("bytes", &T::bytes, "At most so many.").range(1, kLogBytesMax),
-                      field("wait", &T::wait_us, "How long to wait for more.").duration().range(0, kFollowMaxUs));
+  static Fields fields() {
+    return {field("rank", &T::rank, "Of which task.").range(0, jobs::kTasksMax),
+            field("offset", &T::offset, "From which byte on.").range(0, std::int64_t{1} << 60),
+            field("attempt", &T::attempt, "Of which attempt; 0 = the newest.").range(0, 1'000'000),
+            field("bytes", &T::bytes, "At most so many.").range(1, kLogBytesMax),
+            field("wait", &T::wait_us, "How long to wait for more.").duration().range(0, kFollowMaxUs)};
+  }
 };
 template <>
 struct Shape<LogsOut> {
   using T = LogsOut;
   static constexpr std::string_view name = "JobLog";
-  static constexpr auto fields =
-      std::make_tuple(field("text", &T::text, "What the task wrote; bytes that are not text are replaced."),
-                      field("next_offset", &T::next_offset, "Where to go on."),
-                      field("first_offset", &T::first_offset, "What came before was dropped."),
-                      field("ended", &T::ended, "Nothing will follow."));
+  static Fields fields() {
+    return {field("text", &T::text, "What the task wrote; bytes that are not text are replaced."),
+            field("next_offset", &T::next_offset, "Where to go on."),
+            field("first_offset", &T::first_offset, "What came before was dropped."),
+            field("ended", &T::ended, "Nothing will follow.")};
+  }
 };
 template <>
 struct Shape<ExplainOut> {
   using T = ExplainOut;
   static constexpr std::string_view name = "JobExplanation";
-  static constexpr auto fields = std::make_tuple(
-      field("id", &T::id, "The job."), field("phase", &T::phase, "Where it is in its life."),
-      field("reason", &T::reason, "The one thing it waits for; empty when it does not wait."),
-      field("text", &T::text, "In words."), field("behind", &T::behind, "The job that what is free is promised to."),
-      field("promised", &T::promised, "It starts by then."),
-      field("start_p50", &T::start_p50, "As likely before as after."),
-      field("start_p90", &T::start_p90, "Very likely before."));
+  static Fields fields() {
+    return {field("id", &T::id, "The job."),
+            field("phase", &T::phase, "Where it is in its life."),
+            field("reason", &T::reason, "The one thing it waits for; empty when it does not wait."),
+            field("text", &T::text, "In words."),
+            field("behind", &T::behind, "The job that what is free is promised to."),
+            field("promised", &T::promised, "It starts by then."),
+            field("start_p50", &T::start_p50, "As likely before as after."),
+            field("start_p90", &T::start_p90, "Very likely before.")};
+  }
 };
 template <>
 struct Shape<JobEvent> {
   using T = JobEvent;
   static constexpr std::string_view name = "JobEvent";
-  static constexpr auto fields =
-      std::make_tuple(field("number", &T::number, "Counts up."), field("at", &T::at, "When."),
-                      field("phase", &T::phase, "What it became."),
-                      field("attempt", &T::attempt, "Its newest attempt then."), field("why", &T::why, "In words."));
+  static Fields fields() {
+    return {field("number", &T::number, "Counts up."), field("at", &T::at, "When."),
+            field("phase", &T::phase, "What it became."), field("attempt", &T::attempt, "Its newest attempt then."),
+            field("why", &T::why, "In words.")};
+  }
 };
 template <>
 struct Shape<JobEvents> {
   static constexpr std::string_view name = "JobEvents";
-  static constexpr auto fields = std::make_tuple(field("items", &JobEvents::items, "Oldest first."));
+  static Fields fields() { return {field("items", &JobEvents::items, "Oldest first.")}; }
 };
 }  // namespace falaj
 
@@ -253,8 +279,8 @@ JobOut out_of(const jobs::Record& record) {
 }
 
 // A document of kind Job or Training; its faults are added with their place.
-std::optional<jobs::NewJob> read_job(const resource::Document& document, const vault::Where& where, bool profile,
-                                     Faults& faults) {
+std::optional<jobs::NewJob> read_job(Platform& platform, const resource::Document& document, const vault::Where& where,
+                                     bool profile, Faults& faults) {
   Faults own;
   jobs::NewJob job;
   const auto* object = document.yaml.value.if_object();
@@ -293,7 +319,12 @@ std::optional<jobs::NewJob> read_job(const resource::Document& document, const v
     decode_into(in, given, own);
     if (own.empty()) check(in.spec, own);
     in.spec.profile = in.spec.profile || profile;
-    if (own.empty()) job = job_of_training(std::move(in.name), std::move(in.labels), in.spec);
+    try {
+      if (own.empty()) job = job_of_training(platform.models, where, std::move(in.name), std::move(in.labels), in.spec);
+    } catch (const Error& e) {
+      if (e.retryable()) throw;
+      own.push_back({"spec.compare", e.what()});
+    }
   } else {
     decode_into(job, given, own);
   }
@@ -351,7 +382,7 @@ SubmitOut submit(Platform& platform, Call& call, const SubmitIn& in) {
   Faults faults;
   for (const auto& source : in.sources)
     for (auto& document : resource::read_documents(source.file, source.text)) {
-      if (auto job = read_job(document, where, in.profile, faults)) all.push_back(std::move(*job));
+      if (auto job = read_job(platform, document, where, in.profile, faults)) all.push_back(std::move(*job));
       documents.push_back(std::move(document));
     }
   refuse_if_any("jobs", std::move(faults));

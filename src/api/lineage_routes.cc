@@ -74,86 +74,107 @@ template <>
 struct Shape<LineageQuery> {
   using T = LineageQuery;
   static constexpr std::string_view name = "LineageQuery";
-  static constexpr auto fields = std::make_tuple(
-      field("thing", &T::thing, "run/ID, version/MODEL/NUMBER, logged_model/ID or dataset/NAME@DIGEST.").required(),
-      field("way", &T::way, "up: what it was made of; down: what was made of it.").one_of(kWays),
-      field("format", &T::format, "openlineage: the events of a run, in that standard's form.")
-          .one_of(kLineageFormats));
+  static Fields fields() {
+    return {
+        field("thing", &T::thing, "run/ID, version/MODEL/NUMBER, logged_model/ID or dataset/NAME@DIGEST.").required(),
+        field("way", &T::way, "up: what it was made of; down: what was made of it.").one_of(kWays),
+        field("format", &T::format, "openlineage: the events of a run, in that standard's form.")
+            .one_of(kLineageFormats)};
+  }
 };
 template <>
 struct Shape<EdgeOut> {
   using T = EdgeOut;
   static constexpr std::string_view name = "LineageEdge";
-  static constexpr auto fields = std::make_tuple(
-      field("from", &T::from, "What it was made of."), field("to", &T::to, "What was made."),
-      field("how", &T::how,
+  static Fields fields() {
+    return {
+        field("from", &T::from, "What it was made of."), field("to", &T::to, "What was made."),
+        field(
+            "how", &T::how,
             "input, output, registered, copied, rows: from dataset to dataset, answers: of a version, in a dataset, or "
-            "served: a version, by an endpoint."));
+            "served: a version, by an endpoint.")};
+  }
 };
 template <>
 struct Shape<LineageOut> {
   using T = LineageOut;
   static constexpr std::string_view name = "Lineage";
-  static constexpr auto fields = std::make_tuple(
-      field("things", &T::things, "Nearest first, what was asked for the very first."),
-      field("edges", &T::edges, "Between them."), field("whole", &T::whole, "false: there is more than the limit."),
-      field("events", &T::events, "Of OpenLineage; instead of the rest."));
+  static Fields fields() {
+    return {field("things", &T::things, "Nearest first, what was asked for the very first."),
+            field("edges", &T::edges, "Between them."),
+            field("whole", &T::whole, "false: there is more than the limit."),
+            field("events", &T::events, "Of OpenLineage; instead of the rest.")};
+  }
 };
 template <>
 struct Shape<WebhookIn> {
   using T = WebhookIn;
   static constexpr std::string_view name = "NewWebhook";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "Its name.").required(), field("description", &T::description, "What for."),
-      field("url", &T::url, "Where to send; webhooks.hosts of the server's settings must allow it.").required(),
-      field("events", &T::events, "Of what to tell.").required().one_of(models::kWebhookEvents),
-      field("secret", &T::secret, "With which deliveries are signed; never given out again.").secret(),
-      field("active", &T::active, "Whether anything is sent."));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name.").required(),
+            field("description", &T::description, "What for."),
+            field("url", &T::url, "Where to send; webhooks.hosts of the server's settings must allow it.").required(),
+            field("events", &T::events, "Of what to tell.").required().one_of(models::kWebhookEvents),
+            field("secret", &T::secret, "With which deliveries are signed; never given out again.").secret(),
+            field("active", &T::active, "Whether anything is sent.")};
+  }
 };
 template <>
 struct Shape<WebhookOut> {
   using T = WebhookOut;
   static constexpr std::string_view name = "Webhook";
-  static constexpr auto fields = std::make_tuple(
-      field("id", &T::id, "Its id."), field("name", &T::name, "Its name."),
-      field("description", &T::description, "What for."), field("url", &T::url, "Where to."),
-      field("events", &T::events, "Of what it is told."), field("active", &T::active, "Whether anything is sent."),
-      field("has_secret", &T::has_secret, "Whether deliveries are signed."),
-      field("created_ms", &T::created_ms, "Milliseconds since 1970."),
-      field("updated_ms", &T::updated_ms, "Milliseconds since 1970."));
+  static Fields fields() {
+    return {field("id", &T::id, "Its id."),
+            field("name", &T::name, "Its name."),
+            field("description", &T::description, "What for."),
+            field("url", &T::url, "Where to."),
+            field("events", &T::events, "Of what it is told."),
+            field("active", &T::active, "Whether anything is sent."),
+            field("has_secret", &T::has_secret, "Whether deliveries are signed."),
+            field("created_ms", &T::created_ms, "Milliseconds since 1970."),
+            field("updated_ms", &T::updated_ms, "Milliseconds since 1970.")};
+  }
 };
 template <>
 struct Shape<DeliveryQuery> {
   using T = DeliveryQuery;
   static constexpr std::string_view name = "DeliveryQuery";
-  static constexpr auto fields = std::make_tuple(field("state", &T::state, "Only these.").one_of(kStates),
-                                                 field("limit", &T::limit, "How many.").range(1, kPageItemsMax));
+  static Fields fields() {
+    return {field("state", &T::state, "Only these.").one_of(kStates),
+            field("limit", &T::limit, "How many.").range(1, kPageItemsMax)};
+  }
 };
 template <>
 struct Shape<DeliveryOut> {
   using T = DeliveryOut;
   static constexpr std::string_view name = "Delivery";
-  static constexpr auto fields = std::make_tuple(
-      field("id", &T::id, "The receiver sees it too, the same at every try."), field("event", &T::event, "Of what."),
-      field("state", &T::state, "waiting, done or dead."), field("tries", &T::tries, "So far."),
-      field("created_us", &T::created_us, "When."), field("due_us", &T::due_us, "When it is tried next."),
-      field("status", &T::status, "Of the last answer; 0: there was none."),
-      field("error", &T::error, "Why the last try failed."));
+  static Fields fields() {
+    return {field("id", &T::id, "The receiver sees it too, the same at every try."),
+            field("event", &T::event, "Of what."),
+            field("state", &T::state, "waiting, done or dead."),
+            field("tries", &T::tries, "So far."),
+            field("created_us", &T::created_us, "When."),
+            field("due_us", &T::due_us, "When it is tried next."),
+            field("status", &T::status, "Of the last answer; 0: there was none."),
+            field("error", &T::error, "Why the last try failed.")};
+  }
 };
 template <>
 struct Shape<TestIn> {
   using T = TestIn;
   static constexpr std::string_view name = "TestWebhook";
-  static constexpr auto fields =
-      std::make_tuple(field("event", &T::event, "Which event to make up.").one_of(models::kWebhookEvents));
+  static Fields fields() {
+    return {field("event", &T::event, "Which event to make up.").one_of(models::kWebhookEvents)};
+  }
 };
 template <>
 struct Shape<TestOut> {
   using T = TestOut;
   static constexpr std::string_view name = "TestedWebhook";
-  static constexpr auto fields = std::make_tuple(
-      field("success", &T::success, "Whether it was taken."), field("status", &T::status, "Of the answer."),
-      field("body", &T::body, "How the answer begins."), field("error", &T::error, "Why there was none."));
+  static Fields fields() {
+    return {field("success", &T::success, "Whether it was taken."), field("status", &T::status, "Of the answer."),
+            field("body", &T::body, "How the answer begins."), field("error", &T::error, "Why there was none.")};
+  }
 };
 }  // namespace falaj
 

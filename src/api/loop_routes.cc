@@ -13,7 +13,7 @@ namespace falaj::api {
 namespace {
 
 struct PolicyOut {
-  std::string name, state, why, pipeline, endpoint, run;
+  std::string name, state, why, next, pipeline, endpoint, run;
   std::vector<std::string> on, blocked_by;
   std::int64_t failures = 0, runs_left = 0;
   std::optional<std::string> cool_until;
@@ -44,45 +44,55 @@ template <>
 struct Shape<PolicyOut> {
   using T = PolicyOut;
   static constexpr std::string_view name = "RetrainPolicyView";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "Its name."),
-      field("state", &T::state, "idle, running, blocked, cooling, stopped or suspended."),
-      field("why", &T::why, "In words."), field("on", &T::on, "Alert rules that ask for a run."),
-      field("blocked_by", &T::blocked_by, "Alert rules that forbid one."),
-      field("pipeline", &T::pipeline, "What runs."), field("endpoint", &T::endpoint, "What is taken back."),
-      field("run", &T::run, "Under way."), field("failures", &T::failures, "In a row."),
-      field("runs_left", &T::runs_left, "Of the budget, now."),
-      field("cool_until", &T::cool_until, "Nothing is begun before."),
-      field("dry_run", &T::dry_run, "It only says what it would do."));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name."),
+            field("state", &T::state, "idle, running, blocked, cooling, stopped or suspended."),
+            field("why", &T::why, "In words."),
+            field("next", &T::next, "What it would do now, or waits for, in words."),
+            field("on", &T::on, "Alert rules that ask for a run."),
+            field("blocked_by", &T::blocked_by, "Alert rules that forbid one."),
+            field("pipeline", &T::pipeline, "What runs."),
+            field("endpoint", &T::endpoint, "What is taken back."),
+            field("run", &T::run, "Under way."),
+            field("failures", &T::failures, "In a row."),
+            field("runs_left", &T::runs_left, "Of the budget, now."),
+            field("cool_until", &T::cool_until, "Nothing is begun before."),
+            field("dry_run", &T::dry_run, "It only says what it would do.")};
+  }
 };
 template <>
 struct Shape<PoliciesOut> {
   static constexpr std::string_view name = "RetrainPolicyViews";
-  static constexpr auto fields = std::make_tuple(field("items", &PoliciesOut::items, "Of the project."));
+  static Fields fields() { return {field("items", &PoliciesOut::items, "Of the project.")}; }
 };
 template <>
 struct Shape<LoopRecordOut> {
   using T = LoopRecordOut;
   static constexpr std::string_view name = "LoopRecord";
-  static constexpr auto fields = std::make_tuple(
-      field("id", &T::id, "Counts up in the project."), field("at", &T::at, "When."),
-      field("policy", &T::policy, "Which policy."),
-      field("what", &T::what,
-            "begun, succeeded, failed, cancelled, blocked, unblocked, waits, rolled_back, stopped, ..."),
-      field("why", &T::why, "In words."), field("alert", &T::alert, "The alert it answers; 0 = none."),
-      field("run", &T::run, "The pipeline's run."));
+  static Fields fields() {
+    return {field("id", &T::id, "Counts up in the project."),
+            field("at", &T::at, "When."),
+            field("policy", &T::policy, "Which policy."),
+            field("what", &T::what,
+                  "begun, succeeded, failed, cancelled, blocked, unblocked, waits, rolled_back, stopped, ..."),
+            field("why", &T::why, "In words."),
+            field("alert", &T::alert, "The alert it answers; 0 = none."),
+            field("run", &T::run, "The pipeline's run.")};
+  }
 };
 template <>
 struct Shape<LoopHistoryOut> {
   static constexpr std::string_view name = "LoopHistory";
-  static constexpr auto fields = std::make_tuple(field("items", &LoopHistoryOut::items, "Newest first."));
+  static Fields fields() { return {field("items", &LoopHistoryOut::items, "Newest first.")}; }
 };
 template <>
 struct Shape<LoopHistoryQuery> {
   using T = LoopHistoryQuery;
   static constexpr std::string_view name = "LoopHistoryQuery";
-  static constexpr auto fields = std::make_tuple(field("policy", &T::policy, "Only of this one.").length(0, 63),
-                                                 field("limit", &T::limit, "Most at once.").range(1, 1000));
+  static Fields fields() {
+    return {field("policy", &T::policy, "Only of this one.").length(0, 63),
+            field("limit", &T::limit, "Most at once.").range(1, 1000)};
+  }
 };
 }  // namespace falaj
 
@@ -142,7 +152,11 @@ void add_loop_routes(Routes& routes, Platform& platform) {
   routes.add<Nothing, PolicyOut>(
       reads("/v1/loop/policies/{name}", "retrainpolicy.read", "A policy and what it is about."),
       [&loop, &clock](Call& call, const Nothing&) {
-        return out_of(loop.policy(project_of(call), std::string(call.parameter("name"))), clock.wall().count());
+        const auto where = project_of(call);
+        const std::string name(call.parameter("name"));
+        auto out = out_of(loop.policy(where, name), clock.wall().count());
+        out.next = loop.explain(where, name);
+        return out;
       });
   routes.add<LoopHistoryQuery, LoopHistoryOut>(
       reads("/v1/loop/history", "retrainpolicy.list", "What policies did and did not do, and why, newest first."),

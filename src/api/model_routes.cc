@@ -114,158 +114,193 @@ template <>
 struct Shape<ModelQuery> {
   using T = ModelQuery;
   static constexpr std::string_view name = "ModelQuery";
-  static constexpr auto fields = std::make_tuple(
-      field("filter", &T::filter, "Such as: name LIKE 'ch%'."), field("order_by", &T::order_by, "Such as: name DESC."),
-      field("cursor", &T::cursor, "From the page before."),
-      field("limit", &T::limit, "Most items in a page.").range(1, kPageItemsMax));
+  static Fields fields() {
+    return {field("filter", &T::filter, "Such as: name LIKE 'ch%'."),
+            field("order_by", &T::order_by, "Such as: name DESC."),
+            field("cursor", &T::cursor, "From the page before."),
+            field("limit", &T::limit, "Most items in a page.").range(1, kPageItemsMax)};
+  }
 };
 template <>
 struct Shape<VersionOut> {
   using T = VersionOut;
   static constexpr std::string_view name = "ModelVersion";
-  static constexpr auto fields = std::make_tuple(
-      field("model", &T::model, "Of which model."), field("version", &T::version, "Its number."),
-      field("created_ms", &T::created_ms, "Milliseconds since 1970."),
-      field("updated_ms", &T::updated_ms, "Milliseconds since 1970."), field("created_by", &T::created_by, "By whom."),
-      field("stage", &T::stage, "None, Staging, Production or Archived."),
-      field("description", &T::description, "What for."), field("source", &T::source, "Where its files were taken."),
-      field("run_id", &T::run_id, "The run it was registered with."),
-      field("model_id", &T::model_id, "The logged model it is."),
-      field("origin_run", &T::origin_run, "The run that made it, as far as the source tells."),
-      field("aliases", &T::aliases, "That point at it."), field("tags", &T::tags, "Tags."));
+  static Fields fields() {
+    return {field("model", &T::model, "Of which model."),
+            field("version", &T::version, "Its number."),
+            field("created_ms", &T::created_ms, "Milliseconds since 1970."),
+            field("updated_ms", &T::updated_ms, "Milliseconds since 1970."),
+            field("created_by", &T::created_by, "By whom."),
+            field("stage", &T::stage, "None, Staging, Production or Archived."),
+            field("description", &T::description, "What for."),
+            field("source", &T::source, "Where its files were taken."),
+            field("run_id", &T::run_id, "The run it was registered with."),
+            field("model_id", &T::model_id, "The logged model it is."),
+            field("origin_run", &T::origin_run, "The run that made it, as far as the source tells."),
+            field("aliases", &T::aliases, "That point at it."),
+            field("tags", &T::tags, "Tags.")};
+  }
 };
 template <>
 struct Shape<ModelOut> {
   using T = ModelOut;
   static constexpr std::string_view name = "Model";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "Its name."), field("description", &T::description, "What for."),
-      field("created_by", &T::created_by, "By whom."), field("created_ms", &T::created_ms, "Milliseconds since 1970."),
-      field("updated_ms", &T::updated_ms, "Milliseconds since 1970."),
-      field("needs_approval", &T::needs_approval, "Whether promotions wait for a second person."),
-      field("aliases", &T::aliases, "And the version each points at."), field("tags", &T::tags, "Tags."));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name."),
+            field("description", &T::description, "What for."),
+            field("created_by", &T::created_by, "By whom."),
+            field("created_ms", &T::created_ms, "Milliseconds since 1970."),
+            field("updated_ms", &T::updated_ms, "Milliseconds since 1970."),
+            field("needs_approval", &T::needs_approval, "Whether promotions wait for a second person."),
+            field("aliases", &T::aliases, "And the version each points at."),
+            field("tags", &T::tags, "Tags.")};
+  }
 };
 template <>
 struct Shape<ModelDetails> {
   using T = ModelDetails;
   static constexpr std::string_view name = "ModelDetails";
-  static constexpr auto fields = std::make_tuple(field("model", &T::model, "The model."),
-                                                 field("versions", &T::versions, "The newest hundred, newest first."));
+  static Fields fields() {
+    return {field("model", &T::model, "The model."),
+            field("versions", &T::versions, "The newest hundred, newest first.")};
+  }
 };
 template <>
 struct Shape<FileOut> {
   using T = FileOut;
   static constexpr std::string_view name = "ModelFile";
-  static constexpr auto fields =
-      std::make_tuple(field("path", &T::path, "Below the version's root."), field("bytes", &T::bytes, "Its length."),
-                      field("content", &T::content, "Digest of its content."));
+  static Fields fields() {
+    return {field("path", &T::path, "Below the version's root."), field("bytes", &T::bytes, "Its length."),
+            field("content", &T::content, "Digest of its content.")};
+  }
 };
 template <>
 struct Shape<ManifestOut> {
   using T = ManifestOut;
   static constexpr std::string_view name = "ModelManifest";
-  static constexpr auto fields =
-      std::make_tuple(field("text", &T::text, "What is signed, byte by byte."),
-                      field("signature", &T::signature, "Ed25519, in hexadecimal digits."),
-                      field("public_key", &T::public_key, "Of the signer: compare it with the one you trust."),
-                      field("files", &T::files, "As the text lists them."));
+  static Fields fields() {
+    return {field("text", &T::text, "What is signed, byte by byte."),
+            field("signature", &T::signature, "Ed25519, in hexadecimal digits."),
+            field("public_key", &T::public_key, "Of the signer: compare it with the one you trust."),
+            field("files", &T::files, "As the text lists them.")};
+  }
 };
 template <>
 struct Shape<VersionDetails> {
   using T = VersionDetails;
   static constexpr std::string_view name = "ModelVersionDetails";
-  static constexpr auto fields = std::make_tuple(field("version", &T::version, "The version."),
-                                                 field("manifest", &T::manifest, "Its signed list of files."));
+  static Fields fields() {
+    return {field("version", &T::version, "The version."),
+            field("manifest", &T::manifest, "Its signed list of files.")};
+  }
 };
 template <>
 struct Shape<VerifiedOut> {
   using T = VerifiedOut;
   static constexpr std::string_view name = "VerifiedVersion";
-  static constexpr auto fields =
-      std::make_tuple(field("model", &T::model, "Of which model."), field("version", &T::version, "Which."),
-                      field("files", &T::files, "Read whole."), field("bytes", &T::bytes, "Of them."),
-                      field("intact", &T::intact, "Whether signature and every file are what was registered."),
-                      field("problem", &T::problem, "What is not."));
+  static Fields fields() {
+    return {field("model", &T::model, "Of which model."),
+            field("version", &T::version, "Which."),
+            field("files", &T::files, "Read whole."),
+            field("bytes", &T::bytes, "Of them."),
+            field("intact", &T::intact, "Whether signature and every file are what was registered."),
+            field("problem", &T::problem, "What is not.")};
+  }
 };
 template <>
 struct Shape<PromoteIn> {
   using T = PromoteIn;
   static constexpr std::string_view name = "PromoteRequest";
-  static constexpr auto fields = std::make_tuple(
-      field("version", &T::version, "Which version; this or 'from'.")
-          .range(1, std::numeric_limits<std::int32_t>::max()),
-      field("from", &T::from, "The alias that points at it now."),
-      field("to", &T::to, "The alias to move.").required().length(1, models::kAliasMax),
-      field("why", &T::why, "The reason, for whoever asks later.").required().length(1, models::kWhyMax),
-      field("evidence", &T::evidence, "What was shown for it: metrics, ids of runs, digests of reports."));
+  static Fields fields() {
+    return {field("version", &T::version, "Which version; this or 'from'.")
+                .range(1, std::numeric_limits<std::int32_t>::max()),
+            field("from", &T::from, "The alias that points at it now."),
+            field("to", &T::to, "The alias to move.").required().length(1, models::kAliasMax),
+            field("why", &T::why, "The reason, for whoever asks later.").required().length(1, models::kWhyMax),
+            field("evidence", &T::evidence, "What was shown for it: metrics, ids of runs, digests of reports.")};
+  }
 };
 template <>
 struct Shape<PromotionOut> {
   using T = PromotionOut;
   static constexpr std::string_view name = "Promotion";
-  static constexpr auto fields = std::make_tuple(
-      field("id", &T::id, "Its number."), field("model", &T::model, "Of which model."),
-      field("alias", &T::alias, "That moves."), field("version", &T::version, "To which version."),
-      field("replaced", &T::replaced, "What the alias pointed at before."),
-      field("state", &T::state, "pending, done or rejected."), field("asked_us", &T::asked_us, "When."),
-      field("asked_by", &T::asked_by, "By whom."), field("why", &T::why, "Why."),
-      field("evidence", &T::evidence, "What was shown for it."),
-      field("decided_us", &T::decided_us, "When a second person decided."), field("decided_by", &T::decided_by, "Who."),
-      field("decision", &T::decision, "With which words."));
+  static Fields fields() {
+    return {field("id", &T::id, "Its number."),
+            field("model", &T::model, "Of which model."),
+            field("alias", &T::alias, "That moves."),
+            field("version", &T::version, "To which version."),
+            field("replaced", &T::replaced, "What the alias pointed at before."),
+            field("state", &T::state, "pending, done or rejected."),
+            field("asked_us", &T::asked_us, "When."),
+            field("asked_by", &T::asked_by, "By whom."),
+            field("why", &T::why, "Why."),
+            field("evidence", &T::evidence, "What was shown for it."),
+            field("decided_us", &T::decided_us, "When a second person decided."),
+            field("decided_by", &T::decided_by, "Who."),
+            field("decision", &T::decision, "With which words.")};
+  }
 };
 template <>
 struct Shape<DecideIn> {
   using T = DecideIn;
   static constexpr std::string_view name = "DecideRequest";
-  static constexpr auto fields =
-      std::make_tuple(field("approve", &T::approve, "Whether it happens.").required(),
-                      field("why", &T::why, "The reason; needed to reject.").length(0, models::kWhyMax));
+  static Fields fields() {
+    return {field("approve", &T::approve, "Whether it happens.").required(),
+            field("why", &T::why, "The reason; needed to reject.").length(0, models::kWhyMax)};
+  }
 };
 template <>
 struct Shape<ApprovalIn> {
   using T = ApprovalIn;
   static constexpr std::string_view name = "ApprovalRequest";
-  static constexpr auto fields = std::make_tuple(
-      field("required", &T::required, "Whether promotions of the model wait for a second person.").required());
+  static Fields fields() {
+    return {field("required", &T::required, "Whether promotions of the model wait for a second person.").required()};
+  }
 };
 template <>
 struct Shape<HistoryQuery> {
   using T = HistoryQuery;
   static constexpr std::string_view name = "ModelHistoryQuery";
-  static constexpr auto fields = std::make_tuple(field("limit", &T::limit, "Most of each.").range(1, kHistoryMax));
+  static Fields fields() { return {field("limit", &T::limit, "Most of each.").range(1, kHistoryMax)}; }
 };
 template <>
 struct Shape<AliasChangeOut> {
   using T = AliasChangeOut;
   static constexpr std::string_view name = "AliasChange";
-  static constexpr auto fields = std::make_tuple(
-      field("alias", &T::alias, "Which."), field("version", &T::version, "What it points at since; absent: it went."),
-      field("at_us", &T::at_us, "When."), field("by", &T::by, "By whom."), field("why", &T::why, "Why."),
-      field("promotion", &T::promotion, "The promotion that moved it."));
+  static Fields fields() {
+    return {
+        field("alias", &T::alias, "Which."), field("version", &T::version, "What it points at since; absent: it went."),
+        field("at_us", &T::at_us, "When."),  field("by", &T::by, "By whom."),
+        field("why", &T::why, "Why."),       field("promotion", &T::promotion, "The promotion that moved it.")};
+  }
 };
 template <>
 struct Shape<HistoryOut> {
   using T = HistoryOut;
   static constexpr std::string_view name = "ModelHistory";
-  static constexpr auto fields = std::make_tuple(field("changes", &T::changes, "Of aliases, newest first."),
-                                                 field("promotions", &T::promotions, "Newest first."));
+  static Fields fields() {
+    return {field("changes", &T::changes, "Of aliases, newest first."),
+            field("promotions", &T::promotions, "Newest first.")};
+  }
 };
 template <>
 struct Shape<AliasAtQuery> {
   using T = AliasAtQuery;
   static constexpr std::string_view name = "AliasAtQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("alias", &T::alias, "Which.").required(),
-                      field("time", &T::time, "RFC 3339, or microseconds since 1970.").required());
+  static Fields fields() {
+    return {field("alias", &T::alias, "Which.").required(),
+            field("time", &T::time, "RFC 3339, or microseconds since 1970.").required()};
+  }
 };
 template <>
 struct Shape<AliasAtOut> {
   using T = AliasAtOut;
   static constexpr std::string_view name = "AliasAt";
-  static constexpr auto fields =
-      std::make_tuple(field("model", &T::model, "Of which model."), field("alias", &T::alias, "Which."),
-                      field("time_us", &T::time_us, "At which time."),
-                      field("version", &T::version, "What it pointed at then; absent: nothing."));
+  static Fields fields() {
+    return {field("model", &T::model, "Of which model."), field("alias", &T::alias, "Which."),
+            field("time_us", &T::time_us, "At which time."),
+            field("version", &T::version, "What it pointed at then; absent: nothing.")};
+  }
 };
 }  // namespace falaj
 

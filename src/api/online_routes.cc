@@ -90,115 +90,135 @@ using namespace api;
 template <>
 struct Shape<GetIn> {
   static constexpr std::string_view name = "FeatureQuestion";
-  static constexpr auto fields = std::make_tuple(
-      field("service", &GetIn::service, "The FeatureService whose features are wanted; or name them in features.")
-          .length(0, 63),
-      field("features", &GetIn::features, "VIEW:FEATURE, VIEW:* or VIEW@REVISION:FEATURE.").length(0, 1000),
-      field("entities", &GetIn::entities,
+  static Fields fields() {
+    return {
+        field("service", &GetIn::service, "The FeatureService whose features are wanted; or name them in features.")
+            .length(0, 63),
+        field("features", &GetIn::features, "VIEW:FEATURE, VIEW:* or VIEW@REVISION:FEATURE.").length(0, 1000),
+        field(
+            "entities", &GetIn::entities,
             "By the name of each key column, and of each field of the request, a list with one value for each entity: "
             "{\"origin\": [\"SEA\", \"LAX\"]}.")
-          .required(),
-      field("as_of", &GetIn::as_of, "When; now if absent. Not before the last write.").length(0, 40));
+            .required(),
+        field("as_of", &GetIn::as_of, "When; now if absent. Not before the last write.").length(0, 40)};
+  }
 };
 template <>
 struct Shape<ColumnOut> {
   static constexpr std::string_view name = "FeatureColumn";
-  static constexpr auto fields = std::make_tuple(
-      field("view", &ColumnOut::view, "Of which view."), field("feature", &ColumnOut::feature, "Which feature."),
-      field("type", &ColumnOut::type, "What it holds."),
-      field("values", &ColumnOut::values, "One for each entity; null where there is none."),
-      field("statuses", &ColumnOut::statuses, "present, null, missing or expired."),
-      field("times", &ColumnOut::times, "When the newest row happened; empty for windows and what is missing."));
+  static Fields fields() {
+    return {field("view", &ColumnOut::view, "Of which view."),
+            field("feature", &ColumnOut::feature, "Which feature."),
+            field("type", &ColumnOut::type, "What it holds."),
+            field("values", &ColumnOut::values, "One for each entity; null where there is none."),
+            field("statuses", &ColumnOut::statuses, "present, null, missing or expired."),
+            field("times", &ColumnOut::times, "When the newest row happened; empty for windows and what is missing.")};
+  }
 };
 template <>
 struct Shape<GetOut> {
   static constexpr std::string_view name = "FeatureAnswer";
-  static constexpr auto fields = std::make_tuple(
-      field("entities", &GetOut::entities, "How many were asked for."), field("as_of", &GetOut::as_of, "As of when."),
-      field("columns", &GetOut::columns, "One for each feature, in the order asked for."));
+  static Fields fields() {
+    return {field("entities", &GetOut::entities, "How many were asked for."),
+            field("as_of", &GetOut::as_of, "As of when."),
+            field("columns", &GetOut::columns, "One for each feature, in the order asked for.")};
+  }
 };
 template <>
 struct Shape<PushIn> {
   static constexpr std::string_view name = "FeaturePush";
-  static constexpr auto fields = std::make_tuple(
-      field("source", &PushIn::source, "The PushSource that takes them; or name its dataset.").length(0, 63),
-      field("dataset", &PushIn::dataset, "The dataset whose rows these are.").length(0, 63),
-      field("rows", &PushIn::rows, "Objects with the dataset's columns.").required().length(1, 10'000),
-      field("id", &PushIn::id, "A push of the same id within a day is the same push, and counts once.").length(0, 200),
-      field("as_of", &PushIn::as_of, "What the time is, to play history back; now if absent.").length(0, 40));
+  static Fields fields() {
+    return {field("source", &PushIn::source, "The PushSource that takes them; or name its dataset.").length(0, 63),
+            field("dataset", &PushIn::dataset, "The dataset whose rows these are.").length(0, 63),
+            field("rows", &PushIn::rows, "Objects with the dataset's columns.").required().length(1, 10'000),
+            field("id", &PushIn::id, "A push of the same id within a day is the same push, and counts once.")
+                .length(0, 200),
+            field("as_of", &PushIn::as_of, "What the time is, to play history back; now if absent.").length(0, 40)};
+  }
 };
 template <>
 struct Shape<PushOut> {
   static constexpr std::string_view name = "PushedRows";
-  static constexpr auto fields = std::make_tuple(
-      field("dataset", &PushOut::dataset, "Whose rows they are."), field("rows", &PushOut::rows, "How many."),
-      field("sequence", &PushOut::sequence, "Counts up with each push to the dataset."),
-      field("again", &PushOut::again, "It had been taken before."));
+  static Fields fields() {
+    return {field("dataset", &PushOut::dataset, "Whose rows they are."), field("rows", &PushOut::rows, "How many."),
+            field("sequence", &PushOut::sequence, "Counts up with each push to the dataset."),
+            field("again", &PushOut::again, "It had been taken before.")};
+  }
 };
 template <>
 struct Shape<FlushIn> {
   static constexpr std::string_view name = "FlushPushed";
-  static constexpr auto fields = std::make_tuple(
-      field("dataset", &FlushIn::dataset, "Whose pushed rows become a version.").required().text({is_name, kNameRule}));
+  static Fields fields() {
+    return {field("dataset", &FlushIn::dataset, "Whose pushed rows become a version.")
+                .required()
+                .text({is_name, kNameRule})};
+  }
 };
 template <>
 struct Shape<FlushOut> {
   static constexpr std::string_view name = "FlushedRows";
-  static constexpr auto fields = std::make_tuple(
-      field("dataset", &FlushOut::dataset, "The dataset."),
-      field("version", &FlushOut::version, "The version they became a part of; absent: there were none."),
-      field("rows", &FlushOut::rows, "That version's rows."));
+  static Fields fields() {
+    return {field("dataset", &FlushOut::dataset, "The dataset."),
+            field("version", &FlushOut::version, "The version they became a part of; absent: there were none."),
+            field("rows", &FlushOut::rows, "That version's rows.")};
+  }
 };
 template <>
 struct Shape<MaterialiseIn> {
   static constexpr std::string_view name = "Materialise";
-  static constexpr auto fields =
-      std::make_tuple(field("view", &MaterialiseIn::view, "The feature view.").required().text({is_name, kNameRule}),
-                      field("end", &MaterialiseIn::end, "Events up to then; up to now if absent.").length(0, 40),
-                      field("full", &MaterialiseIn::full, "From the beginning, not only what is new."));
+  static Fields fields() {
+    return {field("view", &MaterialiseIn::view, "The feature view.").required().text({is_name, kNameRule}),
+            field("end", &MaterialiseIn::end, "Events up to then; up to now if absent.").length(0, 40),
+            field("full", &MaterialiseIn::full, "From the beginning, not only what is new.")};
+  }
 };
 template <>
 struct Shape<ViewOut> {
   static constexpr std::string_view name = "FeatureViewStatus";
-  static constexpr auto fields = std::make_tuple(
-      field("view", &ViewOut::view, "The feature view."),
-      field("revision", &ViewOut::revision, "Which revision of it."),
-      field("entity", &ViewOut::entity, "What it is about."),
-      field("dataset", &ViewOut::dataset, "What it is made of."), field("features", &ViewOut::features, "Their names."),
-      field("personal", &ViewOut::personal, "Its rows are about people: reads are recorded."),
-      field("online", &ViewOut::online, "It can be read."), field("used", &ViewOut::used, "Declared so, or named."),
-      field("takes_pushes", &ViewOut::takes_pushes, "Pushed rows are known at once, each looked at alone."),
-      field("version", &ViewOut::version, "The dataset's version that is online."),
-      field("newest_version", &ViewOut::newest_version, "The dataset's newest."),
-      field("end", &ViewOut::end, "Events up to then are online, and what was pushed."),
-      field("lag_us", &ViewOut::lag_us, "How long ago that is."),
-      field("waiting_rows", &ViewOut::waiting_rows, "Pushed rows that are in no version yet."),
-      field("running", &ViewOut::running, "A pass is under way."), field("done", &ViewOut::done, "How far, 0 to 1."),
-      field("problem", &ViewOut::problem, "Why the last pass failed."),
-      field("measured", &ViewOut::measured, "Its features over all entities, as of the last full pass."));
+  static Fields fields() {
+    return {field("view", &ViewOut::view, "The feature view."),
+            field("revision", &ViewOut::revision, "Which revision of it."),
+            field("entity", &ViewOut::entity, "What it is about."),
+            field("dataset", &ViewOut::dataset, "What it is made of."),
+            field("features", &ViewOut::features, "Their names."),
+            field("personal", &ViewOut::personal, "Its rows are about people: reads are recorded."),
+            field("online", &ViewOut::online, "It can be read."),
+            field("used", &ViewOut::used, "Declared so, or named."),
+            field("takes_pushes", &ViewOut::takes_pushes, "Pushed rows are known at once, each looked at alone."),
+            field("version", &ViewOut::version, "The dataset's version that is online."),
+            field("newest_version", &ViewOut::newest_version, "The dataset's newest."),
+            field("end", &ViewOut::end, "Events up to then are online, and what was pushed."),
+            field("lag_us", &ViewOut::lag_us, "How long ago that is."),
+            field("waiting_rows", &ViewOut::waiting_rows, "Pushed rows that are in no version yet."),
+            field("running", &ViewOut::running, "A pass is under way."),
+            field("done", &ViewOut::done, "How far, 0 to 1."),
+            field("problem", &ViewOut::problem, "Why the last pass failed."),
+            field("measured", &ViewOut::measured, "Its features over all entities, as of the last full pass.")};
+  }
 };
 template <>
 struct Shape<ViewsOut> {
   static constexpr std::string_view name = "FeatureViewStatuses";
-  static constexpr auto fields = std::make_tuple(field("views", &ViewsOut::views, "All of a project."));
+  static Fields fields() { return {field("views", &ViewsOut::views, "All of a project.")}; }
 };
 template <>
 struct Shape<ViewChecksQuery> {
   static constexpr std::string_view name = "FeatureViewChecksQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("limit", &ViewChecksQuery::limit, "Most results.").range(1, kPageItemsMax));
+  static Fields fields() { return {field("limit", &ViewChecksQuery::limit, "Most results.").range(1, kPageItemsMax)}; }
 };
 template <>
 struct Shape<ViewChecksOut> {
   static constexpr std::string_view name = "FeatureViewChecks";
-  static constexpr auto fields = std::make_tuple(
-      field("checks", &ViewChecksOut::checks, "Last first; of pushed rows only those that did not hold."));
+  static Fields fields() {
+    return {field("checks", &ViewChecksOut::checks, "Last first; of pushed rows only those that did not hold.")};
+  }
 };
 template <>
 struct Shape<RemovedOut> {
   static constexpr std::string_view name = "RemovedMeanings";
-  static constexpr auto fields =
-      std::make_tuple(field("removed", &RemovedOut::removed, "Of how many earlier definitions the rows were removed."));
+  static Fields fields() {
+    return {field("removed", &RemovedOut::removed, "Of how many earlier definitions the rows were removed.")};
+  }
 };
 }  // namespace falaj
 

@@ -23,7 +23,8 @@ inline constexpr std::int64_t kPageItems = 100, kPageItemsMax = 1000;
 template <class T>
 struct falaj::Shape<falaj::api::Page<T>> {
   static inline const std::string name = std::string(Shape<T>::name) + "Page";
-  static constexpr auto fields = std::make_tuple(
-      field("items", &api::Page<T>::items, "This part of the list.").required(),
-      field("next", &api::Page<T>::next, "Give it as 'cursor' to get the next part; absent at the end."));
+  static Fields fields() {
+    return {field("items", &api::Page<T>::items, "This part of the list.").required(),
+            field("next", &api::Page<T>::next, "Give it as 'cursor' to get the next part; absent at the end.")};
+  }
 };

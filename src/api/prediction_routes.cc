@@ -57,88 +57,104 @@ template <>
 struct Shape<serving::LoggedColumn> {
   using T = serving::LoggedColumn;
   static constexpr std::string_view name = "LoggedColumn";
-  static constexpr auto fields = std::make_tuple(field("name", &T::name, "Its name.").required().length(1, 255),
-                                                 field("type", &T::type, "What it holds.").required().length(1, 16));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name.").required().length(1, 255),
+            field("type", &T::type, "What it holds.").required().length(1, 16)};
+  }
 };
 template <>
 struct Shape<serving::LoggedSegment> {
   using T = serving::LoggedSegment;
   static constexpr std::string_view name = "LoggedSegment";
-  static constexpr auto fields =
-      std::make_tuple(field("segment", &T::segment, "Its name, by which it is taken once.").required().length(1, 128),
-                      field("rows", &T::rows, "That it has.").required().range(1, 10'000'000),
-                      field("lines", &T::lines, "Rows as JSON, one a line.").required().length(1, 16 << 20));
+  static Fields fields() {
+    return {field("segment", &T::segment, "Its name, by which it is taken once.").required().length(1, 128),
+            field("rows", &T::rows, "That it has.").required().range(1, 10'000'000),
+            field("lines", &T::lines, "Rows as JSON, one a line.").required().length(1, 16 << 20)};
+  }
 };
 template <>
 struct Shape<serving::LoggedBatch> {
   using T = serving::LoggedBatch;
   static constexpr std::string_view name = "LoggedBatch";
-  static constexpr auto fields =
-      std::make_tuple(field("tenant", &T::tenant, "Of the endpoint.").required().length(1, 63),
-                      field("project", &T::project, "Of the endpoint.").required().length(1, 63),
-                      field("endpoint", &T::endpoint, "Its name.").required().length(1, 63),
-                      field("columns", &T::columns, "That rows have.").required().length(1, 2000),
-                      field("segments", &T::segments, "Pieces of its log.").required().length(1, 1000));
+  static Fields fields() {
+    return {field("tenant", &T::tenant, "Of the endpoint.").required().length(1, 63),
+            field("project", &T::project, "Of the endpoint.").required().length(1, 63),
+            field("endpoint", &T::endpoint, "Its name.").required().length(1, 63),
+            field("columns", &T::columns, "That rows have.").required().length(1, 2000),
+            field("segments", &T::segments, "Pieces of its log.").required().length(1, 1000)};
+  }
 };
 template <>
 struct Shape<LabelIn> {
   using T = LabelIn;
   static constexpr std::string_view name = "PredictionLabel";
-  static constexpr auto fields = std::make_tuple(
-      field("prediction_id", &T::prediction_id, "As the answer called it: x-falaj-prediction-id.").required(),
-      field("value", &T::value, "What became of it: a number, or true or false."),
-      field("label", &T::label, "The same by another name."),
-      field("at", &T::at, "When it was known, such as 2026-01-31T12:00:00Z; now when absent.").length(0, 40));
+  static Fields fields() {
+    return {field("prediction_id", &T::prediction_id, "As the answer called it: x-falaj-prediction-id.").required(),
+            field("value", &T::value, "What became of it: a number, or true or false."),
+            field("label", &T::label, "The same by another name."),
+            field("at", &T::at, "When it was known, such as 2026-01-31T12:00:00Z; now when absent.").length(0, 40)};
+  }
 };
 template <>
 struct Shape<LabelsIn> {
   static constexpr std::string_view name = "PredictionLabels";
-  static constexpr auto fields = std::make_tuple(field("labels", &LabelsIn::labels, "What became of predictions.")
-                                                     .required()
-                                                     .length(1, static_cast<std::int64_t>(serving::kLabelsMax)));
+  static Fields fields() {
+    return {field("labels", &LabelsIn::labels, "What became of predictions.")
+                .required()
+                .length(1, static_cast<std::int64_t>(serving::kLabelsMax))};
+  }
 };
 template <>
 struct Shape<LabelsOut> {
   using T = LabelsOut;
   static constexpr std::string_view name = "LabelsTaken";
-  static constexpr auto fields =
-      std::make_tuple(field("added", &T::added, "That are new."), field("known", &T::known, "That were there."),
-                      field("conflicting", &T::conflicting, "That were there with another value, which stays."));
+  static Fields fields() {
+    return {field("added", &T::added, "That are new."), field("known", &T::known, "That were there."),
+            field("conflicting", &T::conflicting, "That were there with another value, which stays.")};
+  }
 };
 template <>
 struct Shape<PredictionsQuery> {
   using T = PredictionsQuery;
   static constexpr std::string_view name = "PredictionsQuery";
-  static constexpr auto fields = std::make_tuple(
-      field("labelled", &T::labelled, "Only those with a label."),
-      field("since", &T::since, "Only those made from then on, such as 2026-01-31T12:00:00Z.").length(0, 40),
-      field("limit", &T::limit, "Most items.").range(1, kPredictionsMax));
+  static Fields fields() {
+    return {field("labelled", &T::labelled, "Only those with a label."),
+            field("since", &T::since, "Only those made from then on, such as 2026-01-31T12:00:00Z.").length(0, 40),
+            field("limit", &T::limit, "Most items.").range(1, kPredictionsMax)};
+  }
 };
 template <>
 struct Shape<PredictionsOut> {
   static constexpr std::string_view name = "LoggedPredictions";
-  static constexpr auto fields = std::make_tuple(field(
-      "items", &PredictionsOut::items, "Newest first; in_NAME is an input, out_NAME an output, label its label."));
+  static Fields fields() {
+    return {field("items", &PredictionsOut::items,
+                  "Newest first; in_NAME is an input, out_NAME an output, label its label.")};
+  }
 };
 template <>
 struct Shape<ArmOut> {
   using T = ArmOut;
   static constexpr std::string_view name = "ExperimentVariant";
-  static constexpr auto fields = std::make_tuple(
-      field("variant", &T::variant, "Its name."), field("exposures", &T::exposures, "Rows that it answered."),
-      field("labels", &T::labels, "Of them with a label."), field("mean", &T::mean, "Of the metric."),
-      field("difference", &T::difference, "To the baseline's."),
-      field("low", &T::low, "The true difference lies from here"), field("high", &T::high, "to here."),
-      field("p", &T::p, "The chance of what is seen if there were no difference; may be looked at any time."),
-      field("says", &T::says, "In words."));
+  static Fields fields() {
+    return {field("variant", &T::variant, "Its name."),
+            field("exposures", &T::exposures, "Rows that it answered."),
+            field("labels", &T::labels, "Of them with a label."),
+            field("mean", &T::mean, "Of the metric."),
+            field("difference", &T::difference, "To the baseline's."),
+            field("low", &T::low, "The true difference lies from here"),
+            field("high", &T::high, "to here."),
+            field("p", &T::p, "The chance of what is seen if there were no difference; may be looked at any time."),
+            field("says", &T::says, "In words.")};
+  }
 };
 template <>
 struct Shape<ComparedOut> {
   using T = ComparedOut;
   static constexpr std::string_view name = "ExperimentView";
-  static constexpr auto fields =
-      std::make_tuple(field("rule", &T::rule, "As it is declared."), field("since", &T::since, "Since when it counts."),
-                      field("variants", &T::variants, "The baseline first."));
+  static Fields fields() {
+    return {field("rule", &T::rule, "As it is declared."), field("since", &T::since, "Since when it counts."),
+            field("variants", &T::variants, "The baseline first.")};
+  }
 };
 
 }  // namespace falaj

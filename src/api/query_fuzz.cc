@@ -29,12 +29,17 @@ constexpr std::string_view kOutcomes[] = {"ok", "denied"};
 template <>
 struct falaj::Shape<Filters> {
   [[maybe_unused]] static constexpr std::string_view name = "Filters";
-  static constexpr auto fields = std::make_tuple(
-      field("selector", &Filters::selector, "").length(0, 32), field("cursor", &Filters::cursor, ""),
-      field("outcome", &Filters::outcome, "").one_of(kOutcomes),
-      field("limit", &Filters::limit, "").range(1, api::kPageItemsMax), field("to_us", &Filters::to_us, ""),
-      field("principal", &Filters::principal, ""), field("verbs", &Filters::verbs, "").length(0, 4),
-      field("numbers", &Filters::numbers, "").length(0, 4), field("deleted", &Filters::deleted, ""));
+  static Fields fields() {
+    return {field("selector", &Filters::selector, "").length(0, 32),
+            field("cursor", &Filters::cursor, ""),
+            field("outcome", &Filters::outcome, "").one_of(kOutcomes),
+            field("limit", &Filters::limit, "").range(1, api::kPageItemsMax),
+            field("to_us", &Filters::to_us, ""),
+            field("principal", &Filters::principal, ""),
+            field("verbs", &Filters::verbs, "").length(0, 4),
+            field("numbers", &Filters::numbers, "").length(0, 4),
+            field("deleted", &Filters::deleted, "")};
+  }
 };
 
 using namespace falaj;
@@ -53,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     CHECK(e.code() == Code::invalid, "a wrong scope is the caller's fault");
   }
   try {
-    const auto filters = decode<Filters>(detail::query_object<Filters>(head), "request");
+    const auto filters = decode<Filters>(detail::query_object(shape::fields_of<Filters>(), head), "request");
     CHECK(filters.limit >= 1 && filters.limit <= kPageItemsMax, "the limit of a page holds");
     CHECK(filters.selector.size() <= 32 && filters.verbs.size() <= 4 && filters.numbers.size() <= 4, "lengths hold");
     CHECK(filters.outcome.empty() || filters.outcome == "ok" || filters.outcome == "denied", "words hold");

@@ -62,128 +62,161 @@ template <>
 struct Shape<jobs::QueueView> {
   using T = jobs::QueueView;
   static constexpr std::string_view name = "QueueView";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "Its name; with its tenant when it is a tenant's."),
-      field("parent", &T::parent, "What it is a part of."), field("weight", &T::weight, "Its share."),
-      field("pending", &T::pending, "Jobs that wait in it."), field("running", &T::running, "Jobs that hold a place."),
-      field("cpus", &T::cpus, "Processors they hold, with those of queues below."),
-      field("gpus", &T::gpus, "GPUs they hold."), field("memory_gib", &T::memory_gib, "Memory they hold."));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name; with its tenant when it is a tenant's."),
+            field("parent", &T::parent, "What it is a part of."),
+            field("weight", &T::weight, "Its share."),
+            field("pending", &T::pending, "Jobs that wait in it."),
+            field("running", &T::running, "Jobs that hold a place."),
+            field("cpus", &T::cpus, "Processors they hold, with those of queues below."),
+            field("gpus", &T::gpus, "GPUs they hold."),
+            field("memory_gib", &T::memory_gib, "Memory they hold.")};
+  }
 };
 template <>
 struct Shape<QueuesOut> {
   static constexpr std::string_view name = "QueueViews";
-  static constexpr auto fields = std::make_tuple(field("items", &QueuesOut::items, "All that the project may use."));
+  static Fields fields() { return {field("items", &QueuesOut::items, "All that the project may use.")}; }
 };
 template <>
 struct Shape<jobs::NodeView> {
   using T = jobs::NodeView;
   static constexpr std::string_view name = "NodeView";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "Its name."), field("zone", &T::zone, "Where it is."),
-      field("pool", &T::pool, "Its pool."), field("executor", &T::executor, "Who runs jobs there."),
-      field("up", &T::up, "Whether it takes jobs."), field("cpus", &T::cpus, "Processors."),
-      field("cpus_free", &T::cpus_free, "That no job holds."), field("gpus", &T::gpus, "GPUs."),
-      field("gpus_free", &T::gpus_free, "That no job holds."), field("memory_bytes", &T::memory_bytes, "Memory."),
-      field("memory_free_bytes", &T::memory_free_bytes, "That no job holds."));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name."),
+            field("zone", &T::zone, "Where it is."),
+            field("pool", &T::pool, "Its pool."),
+            field("executor", &T::executor, "Who runs jobs there."),
+            field("up", &T::up, "Whether it takes jobs."),
+            field("cpus", &T::cpus, "Processors."),
+            field("cpus_free", &T::cpus_free, "That no job holds."),
+            field("gpus", &T::gpus, "GPUs."),
+            field("gpus_free", &T::gpus_free, "That no job holds."),
+            field("memory_bytes", &T::memory_bytes, "Memory."),
+            field("memory_free_bytes", &T::memory_free_bytes, "That no job holds.")};
+  }
 };
 template <>
 struct Shape<NodesOut> {
   static constexpr std::string_view name = "NodeViews";
-  static constexpr auto fields = std::make_tuple(field("items", &NodesOut::items, "All of them."));
+  static Fields fields() { return {field("items", &NodesOut::items, "All of them.")}; }
 };
 template <>
 struct Shape<PoolOut> {
   using T = PoolOut;
   static constexpr std::string_view name = "PoolView";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "Its name."),
-      field("scaling", &T::scaling, "How nodes come and go: fixed, hooks, slurm."),
-      field("zone", &T::zone, "Where its nodes are."), field("min", &T::min, "Never fewer."),
-      field("max", &T::max, "Never more."), field("up", &T::up, "Nodes that take jobs."),
-      field("busy", &T::busy, "Of these, with jobs on them."), field("coming", &T::coming, "Asked for and not up yet."),
-      field("leaving", &T::leaving, "Being given back."), field("wanted", &T::wanted, "Up and coming."),
-      field("burst", &T::burst, "Only for jobs that would wait too long elsewhere."),
-      field("cost_per_hour", &T::cost_per_hour, "Of one node."), field("spent", &T::spent, "Today."),
-      field("spend_max", &T::spend_max, "Of a day; 0 = no cap."), field("spent_since", &T::spent_since, "From when."),
-      field("changed", &T::changed, "When it last grew or shrank."),
-      field("not_before", &T::not_before, "After a failure nothing is asked for before."),
-      field("why", &T::why, "The newest change, and its reason."));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name."),
+            field("scaling", &T::scaling, "How nodes come and go: fixed, hooks, slurm."),
+            field("zone", &T::zone, "Where its nodes are."),
+            field("min", &T::min, "Never fewer."),
+            field("max", &T::max, "Never more."),
+            field("up", &T::up, "Nodes that take jobs."),
+            field("busy", &T::busy, "Of these, with jobs on them."),
+            field("coming", &T::coming, "Asked for and not up yet."),
+            field("leaving", &T::leaving, "Being given back."),
+            field("wanted", &T::wanted, "Up and coming."),
+            field("burst", &T::burst, "Only for jobs that would wait too long elsewhere."),
+            field("cost_per_hour", &T::cost_per_hour, "Of one node."),
+            field("spent", &T::spent, "Today."),
+            field("spend_max", &T::spend_max, "Of a day; 0 = no cap."),
+            field("spent_since", &T::spent_since, "From when."),
+            field("changed", &T::changed, "When it last grew or shrank."),
+            field("not_before", &T::not_before, "After a failure nothing is asked for before."),
+            field("why", &T::why, "The newest change, and its reason.")};
+  }
 };
 template <>
 struct Shape<PoolEventOut> {
   using T = PoolEventOut;
   static constexpr std::string_view name = "PoolEvent";
-  static constexpr auto fields =
-      std::make_tuple(field("number", &T::number, "Counts up."), field("at", &T::at, "When."),
-                      field("what", &T::what, "asked, came, missing, returning, returned or failed."),
-                      field("nodes", &T::nodes, "How many."), field("why", &T::why, "In words."));
+  static Fields fields() {
+    return {field("number", &T::number, "Counts up."), field("at", &T::at, "When."),
+            field("what", &T::what, "asked, came, missing, returning, returned or failed."),
+            field("nodes", &T::nodes, "How many."), field("why", &T::why, "In words.")};
+  }
 };
 template <>
 struct Shape<PoolsOut> {
   static constexpr std::string_view name = "PoolViews";
-  static constexpr auto fields = std::make_tuple(field("items", &PoolsOut::items, "All of them."));
+  static Fields fields() { return {field("items", &PoolsOut::items, "All of them.")}; }
 };
 template <>
 struct Shape<PoolDetails> {
   using T = PoolDetails;
   static constexpr std::string_view name = "PoolDetails";
-  static constexpr auto fields =
-      std::make_tuple(field("pool", &T::pool, "As it is now."), field("nodes", &T::nodes, "Its nodes that are up."),
-                      field("events", &T::events, "What happened to it, newest first."));
+  static Fields fields() {
+    return {field("pool", &T::pool, "As it is now."), field("nodes", &T::nodes, "Its nodes that are up."),
+            field("events", &T::events, "What happened to it, newest first.")};
+  }
 };
 template <>
 struct Shape<UsageIn> {
   using T = UsageIn;
   static constexpr std::string_view name = "UsageQuestion";
-  static constexpr auto fields =
-      std::make_tuple(field("by", &T::by, "Summed up by what.").one_of(kUsageBys),
-                      field("since", &T::since, "From when; 30 days ago when absent.").length(0, 40),
-                      field("until", &T::until, "Until when; now when absent.").length(0, 40));
+  static Fields fields() {
+    return {field("by", &T::by, "Summed up by what.").one_of(kUsageBys),
+            field("since", &T::since, "From when; 30 days ago when absent.").length(0, 40),
+            field("until", &T::until, "Until when; now when absent.").length(0, 40)};
+  }
 };
 template <>
 struct Shape<TraceIn> {
   using T = TraceIn;
   static constexpr std::string_view name = "TraceQuestion";
-  static constexpr auto fields = std::make_tuple(
-      field("since", &T::since, "Ended after; 30 days ago when absent.").length(0, 40),
-      field("until", &T::until, "Ended by; now when absent.").length(0, 40),
-      field("cursor", &T::cursor, "").length(0, 26), field("limit", &T::limit, "").range(1, kTraceItems));
+  static Fields fields() {
+    return {field("since", &T::since, "Ended after; 30 days ago when absent.").length(0, 40),
+            field("until", &T::until, "Ended by; now when absent.").length(0, 40),
+            field("cursor", &T::cursor, "").length(0, 26), field("limit", &T::limit, "").range(1, kTraceItems)};
+  }
 };
 template <>
 struct Shape<jobs::PastJob> {
   using T = jobs::PastJob;
   static constexpr std::string_view name = "PastJob";
-  static constexpr auto fields = std::make_tuple(
-      field("id", &T::id, "The job."), field("name", &T::name, "Its name."), field("owner", &T::owner, "Whose."),
-      field("queue", &T::queue, "Where it waited."), field("submitted_us", &T::submitted_us, "When; microseconds."),
-      field("ran_us", &T::ran_us, "How long it ran, without what was stopped or lost."),
-      field("limit_us", &T::limit_us, "Its time limit; 0 = none."),
-      field("deadline_us", &T::deadline_us, "Its deadline; 0 = none."), field("tasks", &T::tasks, "How many."),
-      field("cpu_millis", &T::cpu_millis, "Of each; 1000 are a processor."),
-      field("memory_bytes", &T::memory_bytes, "Of each."), field("gpu_millis", &T::gpu_millis, "Of each."));
+  static Fields fields() {
+    return {field("id", &T::id, "The job."),
+            field("name", &T::name, "Its name."),
+            field("owner", &T::owner, "Whose."),
+            field("queue", &T::queue, "Where it waited."),
+            field("submitted_us", &T::submitted_us, "When; microseconds."),
+            field("ran_us", &T::ran_us, "How long it ran, without what was stopped or lost."),
+            field("limit_us", &T::limit_us, "Its time limit; 0 = none."),
+            field("deadline_us", &T::deadline_us, "Its deadline; 0 = none."),
+            field("tasks", &T::tasks, "How many."),
+            field("cpu_millis", &T::cpu_millis, "Of each; 1000 are a processor."),
+            field("memory_bytes", &T::memory_bytes, "Of each."),
+            field("gpu_millis", &T::gpu_millis, "Of each.")};
+  }
 };
 template <>
 struct Shape<jobs::Usage> {
   using T = jobs::Usage;
   static constexpr std::string_view name = "JobUsage";
-  static constexpr auto fields = std::make_tuple(
-      field("key", &T::key, "The tenant, project, owner, queue or job."), field("jobs", &T::jobs, "How many."),
-      field("attempts", &T::attempts, "How often they were started."),
-      field("cpu_seconds", &T::cpu_seconds, "Processor time they used."),
-      field("cpu_allocated_seconds", &T::cpu_allocated_seconds, "Processor time they held."),
-      field("memory_gib_seconds", &T::memory_gib_seconds, "Memory they held, over time."),
-      field("gpu_seconds", &T::gpu_seconds, "GPU time they held."),
-      field("cost", &T::cost, "By what the pools of their nodes cost, for the part of a node that they held."),
-      field("lost_seconds", &T::lost_seconds,
-            "Processor time held by attempts that ended neither by themselves nor with a checkpoint."));
+  static Fields fields() {
+    return {
+        field("key", &T::key, "The tenant, project, owner, queue or job."),
+        field("jobs", &T::jobs, "How many."),
+        field("attempts", &T::attempts, "How often they were started."),
+        field("cpu_seconds", &T::cpu_seconds, "Processor time they used."),
+        field("cpu_allocated_seconds", &T::cpu_allocated_seconds, "Processor time they held."),
+        field("memory_gib_seconds", &T::memory_gib_seconds, "Memory they held, over time."),
+        field("gpu_seconds", &T::gpu_seconds, "GPU time they held."),
+        field("cost", &T::cost, "By what the pools of their nodes cost, for the part of a node that they held."),
+        field("energy_joules", &T::energy_joules,
+              "Of processors of this machine: what it drew, by the processor time they used; 0 where it does not say."),
+        field("lost_seconds", &T::lost_seconds,
+              "Processor time held by attempts that ended neither by themselves nor with a checkpoint.")};
+  }
 };
 template <>
 struct Shape<UsageOut> {
   using T = UsageOut;
   static constexpr std::string_view name = "JobUsages";
-  static constexpr auto fields =
-      std::make_tuple(field("by", &T::by, "Summed up by what."), field("since", &T::since, "From when."),
-                      field("until", &T::until, "Until when."), field("items", &T::items, "The sums."));
+  static Fields fields() {
+    return {field("by", &T::by, "Summed up by what."), field("since", &T::since, "From when."),
+            field("until", &T::until, "Until when."), field("items", &T::items, "The sums.")};
+  }
 };
 }  // namespace falaj
 

@@ -56,67 +56,79 @@ using namespace api;
 template <>
 struct Shape<SourceText> {
   static constexpr std::string_view name = "SourceText";
-  static constexpr auto fields =
-      std::make_tuple(field("file", &SourceText::file, "Its name, for messages.").required().length(1, 1024),
-                      field("text", &SourceText::text, "YAML, one or more documents.").required().length(0, 1 << 20));
+  static Fields fields() {
+    return {field("file", &SourceText::file, "Its name, for messages.").required().length(1, 1024),
+            field("text", &SourceText::text, "YAML, one or more documents.").required().length(0, 1 << 20)};
+  }
 };
 template <>
 struct Shape<ApplyRequest> {
   static constexpr std::string_view name = "ApplyRequest";
-  static constexpr auto fields = std::make_tuple(
-      field("sources", &ApplyRequest::sources, "Files of resources.").required().length(1, 1000),
-      field("dry_run", &ApplyRequest::dry_run, "Check everything and say what would change, but change nothing."));
+  static Fields fields() {
+    return {
+        field("sources", &ApplyRequest::sources, "Files of resources.").required().length(1, 1000),
+        field("dry_run", &ApplyRequest::dry_run, "Check everything and say what would change, but change nothing.")};
+  }
 };
 template <>
 struct Shape<ChangeRow> {
   static constexpr std::string_view name = "Change";
-  static constexpr auto fields =
-      std::make_tuple(field("change", &ChangeRow::change, "created, updated, unchanged or deleted."),
-                      field("kind", &ChangeRow::kind, "Its kind."), field("name", &ChangeRow::name, "Its name."),
-                      field("resource", &ChangeRow::resource, "In words, such as Project acme/flights."),
-                      field("revision", &ChangeRow::revision, "The one it has now."),
-                      field("diff", &ChangeRow::diff, "What differs, field by field."));
+  static Fields fields() {
+    return {field("change", &ChangeRow::change, "created, updated, unchanged or deleted."),
+            field("kind", &ChangeRow::kind, "Its kind."),
+            field("name", &ChangeRow::name, "Its name."),
+            field("resource", &ChangeRow::resource, "In words, such as Project acme/flights."),
+            field("revision", &ChangeRow::revision, "The one it has now."),
+            field("diff", &ChangeRow::diff, "What differs, field by field.")};
+  }
 };
 template <>
 struct Shape<Changes> {
   static constexpr std::string_view name = "Changes";
-  static constexpr auto fields =
-      std::make_tuple(field("changes", &Changes::changes, "One entry a resource, in the order of application."));
+  static Fields fields() {
+    return {field("changes", &Changes::changes, "One entry a resource, in the order of application.")};
+  }
 };
 template <>
 struct Shape<ListQuery> {
   static constexpr std::string_view name = "ListQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("selector", &ListQuery::selector, "Only those with these labels: key=value,..."),
-                      field("cursor", &ListQuery::cursor, "From the page before."),
-                      field("limit", &ListQuery::limit, "Most items in a page.").range(1, kPageItemsMax));
+  static Fields fields() {
+    return {field("selector", &ListQuery::selector, "Only those with these labels: key=value,..."),
+            field("cursor", &ListQuery::cursor, "From the page before."),
+            field("limit", &ListQuery::limit, "Most items in a page.").range(1, kPageItemsMax)};
+  }
 };
 template <>
 struct Shape<RevisionRow> {
   static constexpr std::string_view name = "Revision";
-  static constexpr auto fields = std::make_tuple(
-      field("revision", &RevisionRow::revision, "Its number."), field("at_us", &RevisionRow::at_us, "When."),
-      field("change", &RevisionRow::change, "create, update or delete."), field("by", &RevisionRow::by, "Who."),
-      field("digest", &RevisionRow::digest, "Of what was declared."),
-      field("resource", &RevisionRow::resource, "What was declared."));
+  static Fields fields() {
+    return {field("revision", &RevisionRow::revision, "Its number."),
+            field("at_us", &RevisionRow::at_us, "When."),
+            field("change", &RevisionRow::change, "create, update or delete."),
+            field("by", &RevisionRow::by, "Who."),
+            field("digest", &RevisionRow::digest, "Of what was declared."),
+            field("resource", &RevisionRow::resource, "What was declared.")};
+  }
 };
 template <>
 struct Shape<RollbackRequest> {
   static constexpr std::string_view name = "RollbackRequest";
-  static constexpr auto fields = std::make_tuple(
-      field("revision", &RollbackRequest::revision, "The one to return to.").required().range(1, 1'000'000'000));
+  static Fields fields() {
+    return {field("revision", &RollbackRequest::revision, "The one to return to.").required().range(1, 1'000'000'000)};
+  }
 };
 template <>
 struct Shape<Exported> {
   static constexpr std::string_view name = "Exported";
-  static constexpr auto fields = std::make_tuple(field("yaml", &Exported::yaml, "Documents that apply takes back."));
+  static Fields fields() { return {field("yaml", &Exported::yaml, "Documents that apply takes back.")}; }
 };
 template <>
 struct Shape<ResourcePage> {
   static constexpr std::string_view name = "ResourcePage";
-  static constexpr auto fields = std::make_tuple(
-      field("items", &ResourcePage::items, "Resources: apiVersion, kind, metadata, spec, status."),
-      field("next", &ResourcePage::next, "Give it as 'cursor' to get the next part; absent at the end."));
+  static Fields fields() {
+    return {field("items", &ResourcePage::items, "Resources: apiVersion, kind, metadata, spec, status."),
+            field("next", &ResourcePage::next, "Give it as 'cursor' to get the next part; absent at the end.")};
+  }
 };
 }  // namespace falaj
 

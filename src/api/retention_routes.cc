@@ -26,17 +26,18 @@ using namespace api;
 template <>
 struct Shape<RunRetention> {
   static constexpr std::string_view name = "RunRetention";
-  static constexpr auto fields =
-      std::make_tuple(field("dry_run", &RunRetention::dry_run, "Only say what would be done."));
+  static Fields fields() { return {field("dry_run", &RunRetention::dry_run, "Only say what would be done.")}; }
 };
 template <>
 struct Shape<RetentionStatus> {
   using T = RetentionStatus;
   static constexpr std::string_view name = "RetentionStatus";
-  static constexpr auto fields = std::make_tuple(
-      field("due", &T::due, "What a pass would do now."),
-      field("last_pass_us", &T::last_pass_us, "When the last pass over the platform was; absent: there was none."),
-      field("last", &T::last, "What that pass did; only when the whole platform is asked about."));
+  static Fields fields() {
+    return {
+        field("due", &T::due, "What a pass would do now."),
+        field("last_pass_us", &T::last_pass_us, "When the last pass over the platform was; absent: there was none."),
+        field("last", &T::last, "What that pass did; only when the whole platform is asked about.")};
+  }
 };
 }  // namespace falaj
 

@@ -150,21 +150,37 @@ net::Response json_response(const json::value& value) {
   return response;
 }
 
-void put_query_value(json::object& out, std::string_view key, std::string_view value, bool number, bool boolean,
-                     bool list) {
-  json::value typed(value);
-  if (number) {
-    if (const auto v = parse_int(value)) typed = *v;
-  } else if (boolean && (value == "true" || value == "false")) {
-    typed = value == "true";
+json::value query_object(const Fields& fields, const net::Head& head) {
+  using Kind = shape::Type::Kind;
+  json::object out;
+  for (const auto& entry : head.query) {
+    const auto& key = entry.first;
+    const auto& value = entry.second;
+    if (key == "scope") continue;  // every route's: it chooses what the permission is asked on
+    const auto field = std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == key; });
+    if (field == fields.end()) {
+      out[key] = value;  // named in the fault
+      continue;
+    }
+    bool list = false;
+    const auto* type = field->type;
+    for (; type->kind == Kind::optional || type->kind == Kind::list; type = type->inner)
+      list = list || type->kind == Kind::list;
+    json::value typed(value);
+    if (type->kind == Kind::whole || type->kind == Kind::real) {
+      if (const auto number = parse_int(value)) typed = *number;
+    } else if (type->kind == Kind::boolean && (value == "true" || value == "false")) {
+      typed = value == "true";
+    }
+    if (list) {
+      if (!out.contains(key)) out[key] = json::array{};
+      out[key].as_array().push_back(std::move(typed));
+    } else {
+      if (out.contains(key)) throw Error(Code::invalid, "request", {{key, "given more than once"}});
+      out[key] = std::move(typed);
+    }
   }
-  if (!list) {
-    if (out.contains(key)) throw Error(Code::invalid, "request", {{std::string(key), "given more than once"}});
-    out[key] = std::move(typed);
-  } else {
-    if (!out.contains(key)) out[key] = json::array{};
-    out[key].as_array().push_back(std::move(typed));
-  }
+  return out;
 }
 
 }  // namespace detail

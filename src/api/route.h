@@ -178,49 +178,15 @@ namespace detail {
 
 json::value read_json_body(Call& call, net::Request& request);
 net::Response json_response(const json::value& value);
-void put_query_value(json::object& out, std::string_view key, std::string_view value, bool number, bool boolean,
-                     bool list);
-
-template <class T>
-struct Plain {
-  using type = T;
-  static constexpr bool list = false;
-};
-template <class T>
-struct Plain<std::optional<T>> : Plain<T> {};
-template <class T>
-struct Plain<std::vector<T>> : Plain<T> {
-  static constexpr bool list = true;
-};
-
 // The query as a JSON object, each value of the type its field has.
-template <class In>
-json::value query_object(const net::Head& head) {
-  json::object out;
-  for (const auto& entry : head.query) {
-    const std::string& key = entry.first;
-    const std::string& value = entry.second;
-    if (key == "scope") continue;  // every route's: it chooses what the permission is asked on
-    bool known = false;
-    const auto one = [&](const auto& f) {
-      if (f.name != key) return;
-      known = true;
-      using Member = std::remove_cvref_t<decltype(std::declval<In>().*f.member)>;
-      using Type = typename Plain<Member>::type;
-      put_query_value(out, key, value, std::is_arithmetic_v<Type> && !std::is_same_v<Type, bool>,
-                      std::is_same_v<Type, bool>, Plain<Member>::list);
-    };
-    std::apply([&](const auto&... fields) { (one(fields), ...); }, Shape<In>::fields);
-    if (!known) out[key] = value;  // named in the fault
-  }
-  return out;
-}
+json::value query_object(const Fields& fields, const net::Head& head);
 
 template <class In>
 In read_input(const Route& route, Call& call, net::Request& request) {
   const bool from_query =
       route.method == Method::get || route.method == Method::head || route.method == Method::del || route.raw_body;
-  return decode<In>(from_query ? query_object<In>(request.head) : read_json_body(call, request), "request");
+  return decode<In>(from_query ? query_object(shape::fields_of<In>(), request.head) : read_json_body(call, request),
+                    "request");
 }
 
 }  // namespace detail
@@ -288,5 +254,5 @@ void Routes::add_stream(const Declaration& declaration, std::string response_typ
 template <>
 struct falaj::Shape<falaj::api::Nothing> {
   static constexpr std::string_view name = "Nothing";
-  static constexpr auto fields = std::make_tuple();
+  static Fields fields() { return {}; }
 };

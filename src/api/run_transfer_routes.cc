@@ -50,35 +50,43 @@ template <>
 struct Shape<ExportAsked> {
   using T = ExportAsked;
   static constexpr std::string_view name = "RunExport";
-  static constexpr auto fields =
-      std::make_tuple(field("runs", &T::runs, "Their ids; or what finds them:").length(0, track::kExportRunsMax),
-                      field("experiments", &T::experiments, "Names or numbers; all active ones when absent."),
-                      field("filter", &T::filter, "Such as: metrics.loss < 0.3 AND params.depth = '5'."));
+  static Fields fields() {
+    return {field("runs", &T::runs, "Their ids; or what finds them:").length(0, track::kExportRunsMax),
+            field("experiments", &T::experiments, "Names or numbers; all active ones when absent."),
+            field("filter", &T::filter, "Such as: metrics.loss < 0.3 AND params.depth = '5'.")};
+  }
 };
 template <>
 struct Shape<ImportQuery> {
   using T = ImportQuery;
   static constexpr std::string_view name = "RunImportQuery";
-  static constexpr auto fields = std::make_tuple(
-      field("key", &T::key, "A public key to trust besides this platform's own, 64 hexadecimal digits."),
-      field("experiment", &T::experiment, "Where new runs go; else to the experiment of the name they had.")
-          .length(0, 4 * track::kExperimentNameBytesMax));
+  static Fields fields() {
+    return {field("key", &T::key, "A public key to trust besides this platform's own, 64 hexadecimal digits."),
+            field("experiment", &T::experiment, "Where new runs go; else to the experiment of the name they had.")
+                .length(0, 4 * track::kExperimentNameBytesMax)};
+  }
 };
 template <>
 struct Shape<ImportedOut> {
   using T = ImportedOut;
   [[maybe_unused]] static constexpr std::string_view name = "ImportedRuns";
-  static constexpr auto fields = std::make_tuple(
-      field("experiments", &T::experiments, "Made for them."), field("runs", &T::runs, "In the file."),
-      field("made", &T::made, "That were not here."), field("changed", &T::changed, "That were, and got something."),
-      field("points", &T::points, "New ones."), field("files", &T::files, "New or changed artifacts."),
-      field("bytes", &T::bytes, "Of those."));
+  static Fields fields() {
+    return {field("experiments", &T::experiments, "Made for them."),
+            field("runs", &T::runs, "In the file."),
+            field("made", &T::made, "That were not here."),
+            field("changed", &T::changed, "That were, and got something."),
+            field("points", &T::points, "New ones."),
+            field("files", &T::files, "New or changed artifacts."),
+            field("bytes", &T::bytes, "Of those.")};
+  }
 };
 template <>
 struct Shape<SigningKey> {
   static constexpr std::string_view name = "SigningKey";
-  static constexpr auto fields = std::make_tuple(
-      field("public_key", &SigningKey::public_key, "Ed25519, 64 hexadecimal digits: what others trust with --key."));
+  static Fields fields() {
+    return {
+        field("public_key", &SigningKey::public_key, "Ed25519, 64 hexadecimal digits: what others trust with --key.")};
+  }
 };
 }  // namespace falaj
 

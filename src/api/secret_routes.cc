@@ -29,22 +29,25 @@ using namespace api;
 template <>
 struct Shape<SecretIn> {
   static constexpr std::string_view name = "NewSecret";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &SecretIn::name, "One that is there gets the new value.").required().text({is_name, kNameRule}),
-      field("value", &SecretIn::value, "What jobs get.").required().length(1, jobs::kSecretBytesMax));
+  static Fields fields() {
+    return {
+        field("name", &SecretIn::name, "One that is there gets the new value.").required().text({is_name, kNameRule}),
+        field("value", &SecretIn::value, "What jobs get.").required().length(1, jobs::kSecretBytesMax)};
+  }
 };
 template <>
 struct Shape<SecretOut> {
   using T = SecretOut;
   static constexpr std::string_view name = "Secret";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &T::name, "Its name."), field("changed_by", &T::changed_by, "Who set it last."),
-                      field("created", &T::created, "When."), field("changed", &T::changed, "When last."));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name."), field("changed_by", &T::changed_by, "Who set it last."),
+            field("created", &T::created, "When."), field("changed", &T::changed, "When last.")};
+  }
 };
 template <>
 struct Shape<SecretsOut> {
   static constexpr std::string_view name = "Secrets";
-  static constexpr auto fields = std::make_tuple(field("items", &SecretsOut::items, "Without their values."));
+  static Fields fields() { return {field("items", &SecretsOut::items, "Without their values.")}; }
 };
 }  // namespace falaj
 

@@ -78,14 +78,23 @@ ApiService::ApiService(Platform& platform, const Routes& routes, Metrics& metric
   }
 }
 
-void ApiService::limit(const std::string& who, const iam::Rate& rate) {
+void ApiService::limit(const std::string& who, const iam::Rate& rate, const std::string& by) {
   Lock lock(mu_);
   if (buckets_.size() >= kBucketsMax) buckets_.clear();
   const auto admission = iam::take(buckets_[who], rate, platform_.clock.now().count());
   if (admission.admitted) return;
   limited_.Increment();
-  throw Error(Code::exhausted, fmt::format("too many calls: at most {} a second; retry in {}", rate.per_second,
+  throw Error(Code::exhausted, fmt::format("too many calls: at most {} a second{}; retry in {}", rate.per_second, by,
                                            format_duration_us(std::max<std::int64_t>(admission.retry_after_us, 1000))));
+}
+
+void ApiService::limit_by_quotas(const std::string& who, const iam::Scope& where) {
+  const auto directory = platform_.directory.snapshot();
+  for (const auto& [key, quota] : directory->all<iam::Quota>()) {
+    if (!quota.requests_per_second || !quota.scope.contains(where)) continue;
+    const auto rate = static_cast<double>(*quota.requests_per_second);
+    limit(fmt::format("{} in {}", who, quota.scope.str()), {rate, 2 * rate}, fmt::format(" by quota {}", key));
+  }
 }
 
 void ApiService::limit_denials(const net::Head& head) {
@@ -173,6 +182,7 @@ net::Admission ApiService::admit(const net::Head& head) {
       const auto needed = route.permission.needed(match.parameters, head, *caller);
       resource = needed.resource.str();
       platform_.directory.require(*caller, needed.action, needed.resource);
+      limit_by_quotas(caller->principal.str(), needed.resource);
     } catch (const Error& e) {
       if (e.code() != Code::denied) return refuse(e, head);
       return deny(route, head, e, caller->principal.str(), resource);

@@ -35,8 +35,10 @@ class ApiService final : public net::Service {
   net::Response run(const Route& route, net::Request& request, PathParameters parameters,
                     std::optional<iam::Identity> caller);
   net::Response record_denial(const sql::Act& act, const Error& error, const net::Head& head);
-  void limit_denials(const net::Head& head);                  // throws exhausted
-  void limit(const std::string& who, const iam::Rate& rate);  // throws exhausted
+  // These throw exhausted.
+  void limit_denials(const net::Head& head);
+  void limit(const std::string& who, const iam::Rate& rate, const std::string& by = "");
+  void limit_by_quotas(const std::string& who, const iam::Scope& where);
 
   Platform& platform_;
   const Routes& routes_;

@@ -82,6 +82,24 @@ TEST(Service, LimitsTheRateOfACaller) {
   EXPECT_EQ(ask(api.admin).status, 429);
 }
 
+TEST(Service, AQuotaLimitsCallsOfEachPrincipalWhereItHolds) {
+  TestApi api(limits(kPlenty, kPlenty, kPlenty));
+  api.apply(
+      "apiVersion: falaj/v1\nkind: Project\nmetadata: {tenant: acme, name: rockets}\nspec: {zone: uae}\n---\n"
+      "apiVersion: falaj/v1\nkind: Quota\nmetadata: {tenant: acme, name: few}\n"
+      "spec: {project: flights, requestsPerSecond: 1}\n");
+  const auto list = [&](const std::string& project) { return api.get("/v1/jobs?scope=/t/acme/p/" + project); };
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(list("flights").status, 200);
+  const auto refused = list("flights");
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_TRUE(refused.headers.find("Retry-After"));
+  EXPECT_NE(refused.body.find("by quota acme/few"), std::string::npos) << refused.body;
+  EXPECT_EQ(list("rockets").status, 200) << "another project";
+  EXPECT_EQ(api.call(Question{Method::get, "/v1/jobs?" + kProject}.by(api.ada)).status, 403) << "asked before that";
+  api.clock.advance(std::chrono::seconds(1));
+  EXPECT_EQ(list("flights").status, 200);
+}
+
 TEST(Service, LimitsCallersItDoesNotKnowByAddress) {
   TestApi api(limits(kPlenty, {1, 2}, kPlenty));
   EXPECT_EQ(api.call({Method::get, "/v1/version"}).status, 200);

@@ -66,6 +66,7 @@ struct ServedAtOut {
 };
 struct ShiftIn {
   std::map<std::string, double> weights;
+  std::string at;
 };
 struct RollbackIn {
   std::int64_t to = 0;
@@ -85,131 +86,161 @@ template <>
 struct Shape<PlanIn> {
   using T = PlanIn;
   static constexpr std::string_view name = "PlanQuestion";
-  static constexpr auto fields =
-      std::make_tuple(field("after", &T::after, "Fingerprint of the plan that is known.").length(0, 64),
-                      field("wait_us", &T::wait_us, "How long to wait for another.").range(0, kPlanWaitMaxUs));
+  static Fields fields() {
+    return {field("after", &T::after, "Fingerprint of the plan that is known.").length(0, 64),
+            field("wait_us", &T::wait_us, "How long to wait for another.").range(0, kPlanWaitMaxUs)};
+  }
 };
 template <>
 struct Shape<PlanOut> {
   using T = PlanOut;
   static constexpr std::string_view name = "PlanAnswer";
-  static constexpr auto fields =
-      std::make_tuple(field("fingerprint", &T::fingerprint, "Of the plan."),
-                      field("public_key", &T::public_key, "Of who signs the statements of models; hex."),
-                      field("plan", &T::plan, "Absent when it is the one that is known."));
+  static Fields fields() {
+    return {field("fingerprint", &T::fingerprint, "Of the plan."),
+            field("public_key", &T::public_key, "Of who signs the statements of models; hex."),
+            field("plan", &T::plan, "Absent when it is the one that is known.")};
+  }
 };
 template <>
 struct Shape<serving::VariantReport> {
   using T = serving::VariantReport;
   static constexpr std::string_view name = "VariantReport";
-  static constexpr auto fields = std::make_tuple(
-      field("tenant", &T::tenant, "Of the endpoint."), field("project", &T::project, "Of the endpoint."),
-      field("endpoint", &T::endpoint, "Its name."), field("variant", &T::variant, "Its name."),
-      field("version", &T::version, "Of the model."), field("state", &T::state, "ready, failed or quarantined."),
-      field("reason", &T::reason, "Why it is not ready."), field("requests", &T::requests, "Answered."),
-      field("failures", &T::failures, "Refused or failed."), field("p50_us", &T::p50_us, "Latency of every second."),
-      field("p99_us", &T::p99_us, "Latency of 99 of 100."), field("rows", &T::rows, "Rows in its calls."),
-      field("latency", &T::latency,
-            "How often an answer took how long: buckets of time and their counts, in turn; only told, not shown.")
-          .length(0, static_cast<std::int64_t>(2 * stats::TimeBuckets<4>::kBuckets)));
+  static Fields fields() {
+    return {field("tenant", &T::tenant, "Of the endpoint."),
+            field("project", &T::project, "Of the endpoint."),
+            field("endpoint", &T::endpoint, "Its name."),
+            field("variant", &T::variant, "Its name."),
+            field("version", &T::version, "Of the model."),
+            field("state", &T::state, "ready, asleep (the next request wakes it), failed or quarantined."),
+            field("reason", &T::reason, "Why it is not ready."),
+            field("requests", &T::requests, "Answered."),
+            field("failures", &T::failures, "Refused or failed."),
+            field("p50_us", &T::p50_us, "Latency of every second."),
+            field("p99_us", &T::p99_us, "Latency of 99 of 100."),
+            field("rows", &T::rows, "Rows in its calls."),
+            field("latency", &T::latency,
+                  "How often an answer took how long: buckets of time and their counts, in turn; only told, not shown.")
+                .length(0, static_cast<std::int64_t>(2 * stats::TimeBuckets<4>::kBuckets)),
+            field("outputs", &T::outputs, "Sketches of what it predicted, base64; only told, not shown.")
+                .length(0, 2 << 20)};
+  }
 };
 template <>
 struct Shape<serving::ServerReport> {
   using T = serving::ServerReport;
   static constexpr std::string_view name = "ServerReport";
-  static constexpr auto fields =
-      std::make_tuple(field("server", &T::server, "Its name.").required().length(1, 128),
-                      field("url", &T::url, "Where clients find it.").length(0, 1024),
-                      field("grpc", &T::grpc, "The same for gRPC.").length(0, 256),
-                      field("fingerprint", &T::fingerprint, "Of the plan it serves.").length(0, 64),
-                      field("resident_bytes", &T::resident_bytes, "Memory of its worker."),
-                      field("variants", &T::variants, "What each is doing.").length(0, 100'000));
+  static Fields fields() {
+    return {field("server", &T::server, "Its name.").required().length(1, 128),
+            field("url", &T::url, "Where clients find it.").length(0, 1024),
+            field("grpc", &T::grpc, "The same for gRPC.").length(0, 256),
+            field("fingerprint", &T::fingerprint, "Of the plan it serves.").length(0, 64),
+            field("resident_bytes", &T::resident_bytes, "Memory of its worker."),
+            field("variants", &T::variants, "What each is doing.").length(0, 100'000)};
+  }
 };
 template <>
 struct Shape<VariantOut> {
   using T = VariantOut;
   static constexpr std::string_view name = "VariantView";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "Its name."), field("model", &T::model, "Its model."),
-      field("version", &T::version, "Of the model."), field("weight", &T::weight, "Its share."),
-      field("shadow", &T::shadow, "Whether its answers are dropped."),
-      field("problem", &T::problem, "Why it is not in the plan."), field("servers", &T::servers, "What servers say."));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name."),
+            field("model", &T::model, "Its model."),
+            field("version", &T::version, "Of the model."),
+            field("weight", &T::weight, "Its share."),
+            field("shadow", &T::shadow, "Whether its answers are dropped."),
+            field("problem", &T::problem, "Why it is not in the plan."),
+            field("servers", &T::servers, "What servers say.")};
+  }
 };
 template <>
 struct Shape<EndpointFeaturesOut> {
   using T = EndpointFeaturesOut;
   static constexpr std::string_view name = "EndpointFeaturesView";
-  static constexpr auto fields = std::make_tuple(field("service", &T::service, "Whose features are looked up."),
-                                                 field("revision", &T::revision, "Of the service."),
-                                                 field("problem", &T::problem, "Why they cannot be; empty: they can."));
+  static Fields fields() {
+    return {field("service", &T::service, "Whose features are looked up."),
+            field("revision", &T::revision, "Of the service."),
+            field("problem", &T::problem, "Why they cannot be; empty: they can.")};
+  }
 };
 template <>
 struct Shape<EndpointOut> {
   using T = EndpointOut;
   static constexpr std::string_view name = "EndpointView";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "Its name."), field("revision", &T::revision, "Of its declaration."),
-      field("stopped", &T::stopped, "Whether it rests."),
-      field("ready", &T::ready, "Whether a server answers with the newest plan."),
-      field("sticky", &T::sticky, "Whose requests stay together."), field("urls", &T::urls, "Where it answers."),
-      field("grpc", &T::grpc, "The same for gRPC."), field("variants", &T::variants, "Who answers."),
-      field("features", &T::features, "What is looked up by the keys that rows name."));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name."),
+            field("revision", &T::revision, "Of its declaration."),
+            field("stopped", &T::stopped, "Whether it rests."),
+            field("ready", &T::ready, "Whether a server answers with the newest plan."),
+            field("sticky", &T::sticky, "Whose requests stay together."),
+            field("urls", &T::urls, "Where it answers."),
+            field("grpc", &T::grpc, "The same for gRPC."),
+            field("variants", &T::variants, "Who answers."),
+            field("features", &T::features, "What is looked up by the keys that rows name.")};
+  }
 };
 template <>
 struct Shape<EndpointsOut> {
   static constexpr std::string_view name = "EndpointViews";
-  static constexpr auto fields = std::make_tuple(field("items", &EndpointsOut::items, "All of the project."));
+  static Fields fields() { return {field("items", &EndpointsOut::items, "All of the project.")}; }
 };
 template <>
 struct Shape<ServedOut> {
   using T = ServedOut;
   static constexpr std::string_view name = "ServedState";
-  static constexpr auto fields = std::make_tuple(
-      field("number", &T::number, "Counts up."), field("revision", &T::revision, "Of the declaration."),
-      field("at", &T::at, "From when on."), field("by", &T::by, "Who declared it."),
-      field("why", &T::why, "What led to it."), field("variants", &T::variants, "Who answered, and with what share."));
+  static Fields fields() {
+    return {field("number", &T::number, "Counts up."),
+            field("revision", &T::revision, "Of the declaration."),
+            field("at", &T::at, "From when on."),
+            field("by", &T::by, "Who declared it."),
+            field("why", &T::why, "What led to it."),
+            field("variants", &T::variants, "Who answered, and with what share.")};
+  }
 };
 template <>
 struct Shape<ServedHistoryOut> {
   static constexpr std::string_view name = "ServedHistory";
-  static constexpr auto fields = std::make_tuple(field("items", &ServedHistoryOut::items, "Newest first."));
+  static Fields fields() { return {field("items", &ServedHistoryOut::items, "Newest first.")}; }
 };
 template <>
 struct Shape<ServedHistoryIn> {
   static constexpr std::string_view name = "ServedHistoryQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("limit", &ServedHistoryIn::limit, "Most items.").range(1, kPageItemsMax));
+  static Fields fields() { return {field("limit", &ServedHistoryIn::limit, "Most items.").range(1, kPageItemsMax)}; }
 };
 template <>
 struct Shape<ServedAtIn> {
   static constexpr std::string_view name = "ServedAtQuestion";
-  static constexpr auto fields =
-      std::make_tuple(field("time", &ServedAtIn::time, "Such as 2026-01-31T12:00:00Z.").required().length(1, 40));
+  static Fields fields() {
+    return {field("time", &ServedAtIn::time, "Such as 2026-01-31T12:00:00Z.").required().length(1, 40)};
+  }
 };
 template <>
 struct Shape<ServedAtOut> {
   static constexpr std::string_view name = "ServedAtAnswer";
-  static constexpr auto fields = std::make_tuple(field("served", &ServedAtOut::served, "Absent: nothing was."));
+  static Fields fields() { return {field("served", &ServedAtOut::served, "Absent: nothing was.")}; }
 };
 template <>
 struct Shape<ShiftIn> {
   static constexpr std::string_view name = "TrafficShift";
-  static constexpr auto fields = std::make_tuple(
-      field("weights", &ShiftIn::weights, "New shares by variant; others keep theirs.").required().length(1, 16));
+  static Fields fields() {
+    return {field("weights", &ShiftIn::weights, "New shares by variant; others keep theirs.").required().length(1, 16),
+            field("at", &ShiftIn::at, "When, such as 2026-12-01T08:00:00Z; now when absent.").length(0, 64)};
+  }
 };
 template <>
 struct Shape<RollbackIn> {
   static constexpr std::string_view name = "EndpointRollback";
-  static constexpr auto fields =
-      std::make_tuple(field("to", &RollbackIn::to, "Number of a state in its history; the one before when absent.")
-                          .range(0, 1LL << 53));
+  static Fields fields() {
+    return {field("to", &RollbackIn::to, "Number of a state in its history; the one before when absent.")
+                .range(0, 1LL << 53)};
+  }
 };
 template <>
 struct Shape<RevisionOut> {
   using T = RevisionOut;
   static constexpr std::string_view name = "EndpointRevision";
-  static constexpr auto fields = std::make_tuple(field("revision", &T::revision, "It has now."),
-                                                 field("variants", &T::variants, "Who answers now."));
+  static Fields fields() {
+    return {field("revision", &T::revision, "It has now."), field("variants", &T::variants, "Who answers now.")};
+  }
 };
 
 }  // namespace falaj
@@ -262,9 +293,11 @@ EndpointOut view_of(const resource::Stored& stored, const Endpoints::Current& cu
             one.variant == declared.name) {
           variant.servers.push_back(one);
           variant.servers.back().latency.clear();
+          variant.servers.back().outputs.clear();
         }
     all_ready &= variant.problem.empty() && !variant.servers.empty();
-    for (const auto& one : variant.servers) all_ready &= one.state == "ready" && one.version == variant.version;
+    for (const auto& one : variant.servers)
+      all_ready &= (one.state == "ready" || one.state == "asleep") && one.version == variant.version;
     out.variants.push_back(std::move(variant));
   }
   for (const auto& report : reports) {
@@ -382,7 +415,7 @@ void add_changing(Routes& routes, Platform& platform) {
         const auto where = project_of(call);
         const auto name = call.parameter("name");
         const auto scope = iam::Scope::of(where.tenant.str(), where.project.str(), "endpoint", name).str();
-        return answer(where, endpoints.shift(where, name, in.weights, call.act(scope), authorised_by(call)));
+        return answer(where, endpoints.shift(where, name, {in.at, in.weights}, call.act(scope), authorised_by(call)));
       });
   routes.add<RollbackIn, RevisionOut>(
       {Method::post, "/v1/serving/endpoints/{name}/rollback", update, kSmallBody, Audit::verb("endpoint.rollback"),

@@ -49,52 +49,63 @@ using namespace api;
 template <>
 struct Shape<Health> {
   static constexpr std::string_view name = "Health";
-  static constexpr auto fields = std::make_tuple(field("status", &Health::status, "ok, or why not."));
+  static Fields fields() { return {field("status", &Health::status, "ok, or why not.")}; }
 };
 template <>
 struct Shape<Version> {
   static constexpr std::string_view name = "Version";
-  static constexpr auto fields = std::make_tuple(field("version", &Version::version, "Of the program."));
+  static Fields fields() { return {field("version", &Version::version, "Of the program.")}; }
 };
 template <>
 struct Shape<DatabaseStatus> {
   static constexpr std::string_view name = "DatabaseStatus";
-  static constexpr auto fields =
-      std::make_tuple(field("engine", &DatabaseStatus::engine, "sqlite or postgresql."),
-                      field("writes", &DatabaseStatus::writes, "Made durable since the start."),
-                      field("writes_per_commit", &DatabaseStatus::writes_per_commit, "Mean since the start."));
+  static Fields fields() {
+    return {field("engine", &DatabaseStatus::engine, "sqlite or postgresql."),
+            field("writes", &DatabaseStatus::writes, "Made durable since the start."),
+            field("writes_per_commit", &DatabaseStatus::writes_per_commit, "Mean since the start.")};
+  }
 };
 template <>
 struct Shape<BlobStatus> {
   static constexpr std::string_view name = "BlobStatus";
-  static constexpr auto fields = std::make_tuple(field("objects", &BlobStatus::objects, "Named blobs."),
-                                                 field("bytes", &BlobStatus::bytes, "Of them."),
-                                                 field("zones", &BlobStatus::zones, "Zones that hold some."));
+  static Fields fields() {
+    return {field("objects", &BlobStatus::objects, "Named blobs."), field("bytes", &BlobStatus::bytes, "Of them."),
+            field("zones", &BlobStatus::zones, "Zones that hold some.")};
+  }
 };
 template <>
 struct Shape<AuditStatus> {
   static constexpr std::string_view name = "AuditStatus";
-  static constexpr auto fields = std::make_tuple(field("records", &AuditStatus::records, "In the log."),
-                                                 field("root", &AuditStatus::root, "Of the tree over them."));
+  static Fields fields() {
+    return {field("records", &AuditStatus::records, "In the log."),
+            field("root", &AuditStatus::root, "Of the tree over them.")};
+  }
 };
 template <>
 struct Shape<Status> {
   static constexpr std::string_view name = "Status";
-  static constexpr auto fields = std::make_tuple(
-      field("server", &Status::server, "Its address."), field("version", &Status::version, "Of the program."),
-      field("uptime_us", &Status::uptime_us, "Since the start."), field("resources", &Status::resources, "Declared."),
-      field("resident_bytes", &Status::resident_bytes, "Memory in use."),
-      field("database", &Status::database, "The metadata store."), field("blobs", &Status::blobs, "The blob store."),
-      field("audit", &Status::audit, "The audit log."));
+  static Fields fields() {
+    return {field("server", &Status::server, "Its address."),
+            field("version", &Status::version, "Of the program."),
+            field("uptime_us", &Status::uptime_us, "Since the start."),
+            field("resources", &Status::resources, "Declared."),
+            field("resident_bytes", &Status::resident_bytes, "Memory in use."),
+            field("database", &Status::database, "The metadata store."),
+            field("blobs", &Status::blobs, "The blob store."),
+            field("audit", &Status::audit, "The audit log.")};
+  }
 };
 template <>
 struct Shape<config::Row> {
   static constexpr std::string_view name = "Setting";
-  static constexpr auto fields = std::make_tuple(
-      field("key", &config::Row::key, "Its name."), field("value", &config::Row::value, "What it is."),
-      field("default", &config::Row::standard, "What it is by default."),
-      field("source", &config::Row::source, "Where the value came from."),
-      field("help", &config::Row::help, "What it does."), field("allowed", &config::Row::allowed, "What it may be."));
+  static Fields fields() {
+    return {field("key", &config::Row::key, "Its name."),
+            field("value", &config::Row::value, "What it is."),
+            field("default", &config::Row::standard, "What it is by default."),
+            field("source", &config::Row::source, "Where the value came from."),
+            field("help", &config::Row::help, "What it does."),
+            field("allowed", &config::Row::allowed, "What it may be.")};
+  }
 };
 }  // namespace falaj
 

@@ -8,26 +8,20 @@
 #include <fmt/format.h>
 
 #include "api/call.h"
-#include "api/trainings.h"
+#include "api/modules.h"
 #include "foundation/net/mail.h"
 #include "foundation/net/parse.h"
-#include "governance/resource/kinds/kinds.h"
 #include "lifecycle/alerts/alerts.h"
-#include "lifecycle/alerts/kinds.h"
 #include "lifecycle/alerts/notifications.h"
-#include "lifecycle/data/dataset_kind.h"
-#include "lifecycle/features/kinds.h"
 #include "lifecycle/features/online.h"
 #include "lifecycle/flow/flow.h"
-#include "lifecycle/flow/kind.h"
 #include "lifecycle/flow/steps.h"
 #include "lifecycle/jobs/jobs.h"
-#include "lifecycle/jobs/kinds.h"
-#include "lifecycle/jobs/schedules.h"
 #include "lifecycle/jobs/testing.h"
 #include "lifecycle/loop/loop.h"
 #include "lifecycle/watch/watch.h"
 #include "storage/blob/memory_backend.h"
+#include "storage/sql/testing.h"
 
 namespace falaj::api {
 namespace {
@@ -123,56 +117,23 @@ Answer ask(net::Service& service, const Question& question) {
   return answer;
 }
 
-TestApi::TestApi(CallLimits limits)
+TestApi::TestApi(CallLimits limits, const std::string& engine)
     : files(sys::open_files(dir.path())),
       roots(vault::RootKeys::open(*files, "root.key", std::nullopt)),
       signer(roots.platform_key(vault::kAuditSignatures)),
       answer_key(roots.platform_key(vault::kKeptAnswers)),
       watch_key(roots.platform_key(vault::kWatched)),
-      database(sql::open_sqlite(dir / "falaj.db", metrics)) {
-  std::vector<sql::Migration> all;
-  for (const auto& module : {audit::migrations(),
-                             iam::Directory::migrations(),
-                             resource::Resources::migrations(),
-                             vault::KeyStore::migrations(),
-                             vault::Vault::migrations(),
-                             track::Track::migrations(),
-                             track::LoggedModels::migrations(),
-                             models::Registry::migrations(),
-                             data::Datasets::migrations(),
-                             features::Online::migrations(),
-                             jobs::Jobs::migrations(),
-                             jobs::Schedules::migrations(),
-                             jobs::Secrets::migrations(),
-                             serving::Endpoints::migrations(),
-                             serving::PredictionLog::migrations(),
-                             watch::Watch::migrations(),
-                             alerts::Alerts::migrations(),
-                             flow::Flow::migrations(),
-                             loop::Loop::migrations(),
-                             migrations()})
-    all.insert(all.end(), module.begin(), module.end());
-  database->migrate(all);
+      scratch(engine == "sqlite" ? nullptr : sql::make_scratch(engine)),
+      database(scratch ? scratch->open(metrics) : sql::open_sqlite(dir / "falaj.db", metrics)) {
+  database->migrate(all_migrations());
   audit = std::make_unique<audit::AuditLog>(*database, clock, signer);
   database->set_ledger(*audit);
   iam::DirectoryOptions options;
   options.password_cost = {.memory_bytes = 8192, .passes = 1};
   directory =
       std::make_unique<iam::Directory>(*database, clock, random, roots.platform_key(vault::kWorkloadTokens), options);
-  auto kinds = resource::governance_kinds(*directory);
-  kinds.push_back(data::dataset_kind());
-  kinds.push_back(data::expectation_kind());
-  for (auto& kind :
-       features::feature_kinds([this] { return std::make_unique<table::Workspace>(features::kCheckRoom, *files); }))
-    kinds.push_back(std::move(kind));
   const auto bell = std::make_shared<jobs::Bell>();
-  for (auto& kind : jobs::job_kinds(bell)) kinds.push_back(std::move(kind));
-  kinds.push_back(serving::endpoint_kind());
-  kinds.push_back(watch::monitor_kind());
-  for (auto& kind : alerts::alert_kinds()) kinds.push_back(std::move(kind));
-  kinds.push_back(flow::pipeline_kind(check_training_body));
-  kinds.push_back(loop::policy_kind());
-  registry = std::make_unique<resource::Registry>(std::move(kinds));
+  registry = std::make_unique<resource::Registry>(all_kinds(*directory, *files, bell));
   resources = std::make_unique<resource::Resources>(*database, *registry, clock);
   keys = std::make_unique<vault::KeyStore>(*database, vault::RootKeys::decode(roots.encode()),
                                            [](const vault::RootKeys&) {});
@@ -210,8 +171,8 @@ TestApi::TestApi(CallLimits limits)
       serving::Endpoints::Parts{*database, *resources, *directory, *models, *promotions, *vault, *online, *predictions,
                                 clock},
       [this] { return audit->head().head.size; }, metrics);
-  watch = std::make_unique<watch::Watch>(watch::Watch::Parts{*database, *resources, *models, *vault, clock, watch_key},
-                                         metrics);
+  watch = std::make_unique<watch::Watch>(
+      watch::Watch::Parts{*database, *resources, *models, *vault, *datasets, *predictions, clock, watch_key}, metrics);
   endpoint_signals = std::make_unique<EndpointSignals>(*endpoints);
   finding_signals = std::make_unique<FindingSignals>(*watch);
   loop_signals = std::make_unique<LoopSignals>();
@@ -225,7 +186,7 @@ TestApi::TestApi(CallLimits limits)
   steps =
       std::make_unique<flow::Steps>(flow::Steps::Parts{*database, *resources, *directory, *vault, *datasets, *online,
                                                        *track, *models, *promotions, *jobs, *endpoints, clock},
-                                    job_of_training_body, "0.0.0");
+                                    asks_of(*watch, *models, *vault), "0.0.0");
   flow::FlowOptions flow_options;
   flow_options.workers = 0;
   flow = std::make_unique<flow::Flow>(flow::Flow::Parts{*database, *resources, *directory, *datasets, *promotions,

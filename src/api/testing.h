@@ -37,6 +37,9 @@ class Loop;
 namespace falaj::online {
 class Store;
 }
+namespace falaj::sql {
+class Scratch;
+}
 namespace falaj::jobs {
 class FakeExecutor;
 class Jobs;
@@ -73,7 +76,7 @@ Answer ask(net::Service& service, const Question& question);
 // with the project `flights`, the user `admin`, and the user `ada`, who holds no role.
 class TestApi {
  public:
-  explicit TestApi(CallLimits limits = {});
+  explicit TestApi(CallLimits limits = {}, const std::string& engine = "sqlite");
   ~TestApi();
 
   Answer call(const Question& question) { return ask(*service, question); }
@@ -95,6 +98,7 @@ class TestApi {
   vault::RootKeys roots;
   const crypto::Signer signer;
   const crypto::Key answer_key, watch_key;
+  std::unique_ptr<sql::Scratch> scratch;  // of another engine than SQLite
   std::unique_ptr<sql::Database> database;
   std::unique_ptr<audit::AuditLog> audit;
   std::unique_ptr<iam::Directory> directory;

@@ -103,130 +103,154 @@ template <>
 struct Shape<ExperimentQuery> {
   using T = ExperimentQuery;
   static constexpr std::string_view name = "ExperimentQuery";
-  static constexpr auto fields = std::make_tuple(
-      field("filter", &T::filter, "Such as: name LIKE 'fl%' AND tags.team = 'ops'."),
-      field("order_by", &T::order_by, "Such as: last_update_time DESC."),
-      field("view", &T::view, "Which.").one_of(kViews), field("cursor", &T::cursor, "From the page before."),
-      field("limit", &T::limit, "Most items in a page.").range(1, kPageItemsMax));
+  static Fields fields() {
+    return {field("filter", &T::filter, "Such as: name LIKE 'fl%' AND tags.team = 'ops'."),
+            field("order_by", &T::order_by, "Such as: last_update_time DESC."),
+            field("view", &T::view, "Which.").one_of(kViews), field("cursor", &T::cursor, "From the page before."),
+            field("limit", &T::limit, "Most items in a page.").range(1, kPageItemsMax)};
+  }
 };
 template <>
 struct Shape<ExperimentOut> {
   using T = ExperimentOut;
   static constexpr std::string_view name = "Experiment";
-  static constexpr auto fields = std::make_tuple(
-      field("number", &T::number, "Of its project; clients know it as experiment_id."),
-      field("name", &T::name, "Its name."), field("stage", &T::stage, "active or deleted."),
-      field("created_ms", &T::created_ms, "Milliseconds since 1970."),
-      field("updated_ms", &T::updated_ms, "Milliseconds since 1970."), field("tags", &T::tags, "Tags."));
+  static Fields fields() {
+    return {field("number", &T::number, "Of its project; clients know it as experiment_id."),
+            field("name", &T::name, "Its name."),
+            field("stage", &T::stage, "active or deleted."),
+            field("created_ms", &T::created_ms, "Milliseconds since 1970."),
+            field("updated_ms", &T::updated_ms, "Milliseconds since 1970."),
+            field("tags", &T::tags, "Tags.")};
+  }
 };
 template <>
 struct Shape<RunQuery> {
   using T = RunQuery;
   static constexpr std::string_view name = "RunQuery";
-  static constexpr auto fields = std::make_tuple(
-      field("experiment", &T::experiment, "Name or number, may be repeated; all active ones when absent."),
-      field("filter", &T::filter, "Such as: metrics.loss < 0.3 AND params.depth = '5'."),
-      field("order_by", &T::order_by, "Such as: metrics.loss ASC; newest first when absent."),
-      field("view", &T::view, "Which.").one_of(kViews),
-      field("line", &T::line, "A metric: its thinned values come with each run."),
-      field("points", &T::points, "Most values of such a line.").range(4, kLinePointsMax),
-      field("cursor", &T::cursor, "From the page before."),
-      field("limit", &T::limit, "Most items in a page.").range(1, kPageItemsMax));
+  static Fields fields() {
+    return {field("experiment", &T::experiment, "Name or number, may be repeated; all active ones when absent."),
+            field("filter", &T::filter, "Such as: metrics.loss < 0.3 AND params.depth = '5'."),
+            field("order_by", &T::order_by, "Such as: metrics.loss ASC; newest first when absent."),
+            field("view", &T::view, "Which.").one_of(kViews),
+            field("line", &T::line, "A metric: its thinned values come with each run."),
+            field("points", &T::points, "Most values of such a line.").range(4, kLinePointsMax),
+            field("cursor", &T::cursor, "From the page before."),
+            field("limit", &T::limit, "Most items in a page.").range(1, kPageItemsMax)};
+  }
 };
 template <>
 struct Shape<OneRunQuery> {
   using T = OneRunQuery;
   static constexpr std::string_view name = "OneRunQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("line", &T::line, "A metric whose thinned values are wanted too."),
-                      field("points", &T::points, "Most values of that line.").range(4, kLinePointsMax));
+  static Fields fields() {
+    return {field("line", &T::line, "A metric whose thinned values are wanted too."),
+            field("points", &T::points, "Most values of that line.").range(4, kLinePointsMax)};
+  }
 };
 template <>
 struct Shape<PointOut> {
   using T = PointOut;
   static constexpr std::string_view name = "MetricPoint";
-  static constexpr auto fields =
-      std::make_tuple(field("value", &T::value, "A number, or 'NaN', 'Infinity' or '-Infinity'."),
-                      field("step", &T::step, "Step."), field("unix_ms", &T::unix_ms, "Milliseconds since 1970."));
+  static Fields fields() {
+    return {field("value", &T::value, "A number, or 'NaN', 'Infinity' or '-Infinity'."),
+            field("step", &T::step, "Step."), field("unix_ms", &T::unix_ms, "Milliseconds since 1970.")};
+  }
 };
 template <>
 struct Shape<InputDatasetOut> {
   using T = InputDatasetOut;
   static constexpr std::string_view name = "RunDataset";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &T::name, "Its name."), field("digest", &T::digest, "Of its content."),
-                      field("context", &T::context, "What it was for: training, test."));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name."), field("digest", &T::digest, "Of its content."),
+            field("context", &T::context, "What it was for: training, test.")};
+  }
 };
 template <>
 struct Shape<RunOut> {
   using T = RunOut;
   static constexpr std::string_view name = "Run";
-  static constexpr auto fields = std::make_tuple(
-      field("run_id", &T::run_id, "Unique on the platform."), field("experiment", &T::experiment, "Its number."),
-      field("name", &T::name, "Its name."), field("user", &T::user, "Whose it is, as the client said."),
-      field("status", &T::status, "RUNNING, SCHEDULED, FINISHED, FAILED or KILLED."),
-      field("stage", &T::stage, "active or deleted."), field("start_ms", &T::start_ms, "Milliseconds since 1970."),
-      field("end_ms", &T::end_ms, "Milliseconds since 1970; absent while it runs."),
-      field("params", &T::params, "What it was given."), field("metrics", &T::metrics, "The newest point of each."),
-      field("tags", &T::tags, "Tags."), field("datasets", &T::datasets, "What it read."),
-      field("model_inputs", &T::model_inputs, "Logged models it began from."),
-      field("model_outputs", &T::model_outputs, "Logged models it made."),
-      field("artifact_uri", &T::artifact_uri, "Where its files are, for MLflow's clients."),
-      field("line", &T::line, "Values of the metric that was asked for, thinned."));
+  static Fields fields() {
+    return {field("run_id", &T::run_id, "Unique on the platform."),
+            field("experiment", &T::experiment, "Its number."),
+            field("name", &T::name, "Its name."),
+            field("user", &T::user, "Whose it is, as the client said."),
+            field("status", &T::status, "RUNNING, SCHEDULED, FINISHED, FAILED or KILLED."),
+            field("stage", &T::stage, "active or deleted."),
+            field("start_ms", &T::start_ms, "Milliseconds since 1970."),
+            field("end_ms", &T::end_ms, "Milliseconds since 1970; absent while it runs."),
+            field("params", &T::params, "What it was given."),
+            field("metrics", &T::metrics, "The newest point of each."),
+            field("tags", &T::tags, "Tags."),
+            field("datasets", &T::datasets, "What it read."),
+            field("model_inputs", &T::model_inputs, "Logged models it began from."),
+            field("model_outputs", &T::model_outputs, "Logged models it made."),
+            field("artifact_uri", &T::artifact_uri, "Where its files are, for MLflow's clients."),
+            field("line", &T::line, "Values of the metric that was asked for, thinned.")};
+  }
 };
 template <>
 struct Shape<MetricQuery> {
   using T = MetricQuery;
   static constexpr std::string_view name = "MetricQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("points", &T::points, "The whole line in at most so many points, lows and highs kept.")
-                          .range(4, kPointsMax),
-                      field("cursor", &T::cursor, "From the page before."),
-                      field("limit", &T::limit, "Most points in a page.").range(1, kPointsMax));
+  static Fields fields() {
+    return {field("points", &T::points, "The whole line in at most so many points, lows and highs kept.")
+                .range(4, kPointsMax),
+            field("cursor", &T::cursor, "From the page before."),
+            field("limit", &T::limit, "Most points in a page.").range(1, kPointsMax)};
+  }
 };
 template <>
 struct Shape<MetricOut> {
   using T = MetricOut;
   static constexpr std::string_view name = "MetricHistory";
-  static constexpr auto fields =
-      std::make_tuple(field("run_id", &T::run_id, "Of which run."), field("key", &T::key, "Of which metric."),
-                      field("items", &T::items, "In order of time.").required(),
-                      field("next", &T::next, "Give it as 'cursor' to get the next part; absent at the end."),
-                      field("resume", &T::resume, "Give it as 'cursor' later, to get what was logged since."),
-                      field("total", &T::total, "Of a thinned line: the points there are."));
+  static Fields fields() {
+    return {field("run_id", &T::run_id, "Of which run."),
+            field("key", &T::key, "Of which metric."),
+            field("items", &T::items, "In order of time.").required(),
+            field("next", &T::next, "Give it as 'cursor' to get the next part; absent at the end."),
+            field("resume", &T::resume, "Give it as 'cursor' later, to get what was logged since."),
+            field("total", &T::total, "Of a thinned line: the points there are.")};
+  }
 };
 template <>
 struct Shape<CompareQuery> {
   using T = CompareQuery;
   static constexpr std::string_view name = "CompareQuery";
-  static constexpr auto fields = std::make_tuple(field("ids", &T::ids, "The runs.").required().length(2, kComparedMax));
+  static Fields fields() { return {field("ids", &T::ids, "The runs.").required().length(2, kComparedMax)}; }
 };
 template <>
 struct Shape<ComparedRow> {
   using T = ComparedRow;
   static constexpr std::string_view name = "ComparedValues";
-  static constexpr auto fields =
-      std::make_tuple(field("key", &T::key, "Of a param or metric."),
-                      field("differs", &T::differs, "Whether the runs do not all have the same."),
-                      field("values", &T::values, "One for each run; null where it has none."));
+  static Fields fields() {
+    return {field("key", &T::key, "Of a param or metric."),
+            field("differs", &T::differs, "Whether the runs do not all have the same."),
+            field("values", &T::values, "One for each run; null where it has none.")};
+  }
 };
 template <>
 struct Shape<Compared> {
   using T = Compared;
   static constexpr std::string_view name = "ComparedRuns";
-  static constexpr auto fields = std::make_tuple(field("runs", &T::runs, "In the order asked for."),
-                                                 field("params", &T::params, "All params of any of them."),
-                                                 field("metrics", &T::metrics, "Newest values of all metrics."));
+  static Fields fields() {
+    return {field("runs", &T::runs, "In the order asked for."),
+            field("params", &T::params, "All params of any of them."),
+            field("metrics", &T::metrics, "Newest values of all metrics.")};
+  }
 };
 template <>
 struct Shape<RemovedRunOut> {
   using T = RemovedRunOut;
   static constexpr std::string_view name = "RemovedRun";
-  static constexpr auto fields = std::make_tuple(
-      field("run_id", &T::run_id, "Which."), field("rows", &T::rows, "Rows deleted."),
-      field("points", &T::points, "Points of metrics among them."), field("files", &T::files, "Artifacts removed."),
-      field("bytes", &T::bytes, "Of points and artifacts; the store frees artifacts when it next collects."),
-      field("kept_bytes", &T::kept_bytes, "Of artifacts that stay, as a version of a model or a pin holds them."));
+  static Fields fields() {
+    return {
+        field("run_id", &T::run_id, "Which."),
+        field("rows", &T::rows, "Rows deleted."),
+        field("points", &T::points, "Points of metrics among them."),
+        field("files", &T::files, "Artifacts removed."),
+        field("bytes", &T::bytes, "Of points and artifacts; the store frees artifacts when it next collects."),
+        field("kept_bytes", &T::kept_bytes, "Of artifacts that stay, as a version of a model or a pin holds them.")};
+  }
 };
 }  // namespace falaj
 

@@ -4,12 +4,55 @@
 #include <fmt/format.h>
 
 #include "foundation/base/error.h"
+#include "foundation/base/text.h"
+#include "lifecycle/models/source.h"
 
 namespace falaj::api {
+namespace {
 
-jobs::NewJob job_of_training(std::string name, std::map<std::string, std::string> labels,
-                             const recipe::Training& training) {
+constexpr std::string_view kModelFile = "model.onnx";
+
+// "late@champion" or "late/3" as the version that it is now; none where the alias points at nothing yet.
+std::optional<models::Version> compared(models::Registry& registry, const models::Where& where,
+                                        const std::string& text) {
+  const auto cut = text.find_last_of("@/");
+  const auto model = text.substr(0, cut), which = cut == std::string::npos ? "" : text.substr(cut + 1);
+  if (model.empty() || which.empty())
+    throw Error(Code::invalid, fmt::format("compare: must be MODEL@ALIAS or MODEL/VERSION: '{}'", text));
+  if (text[cut] == '/') {
+    const auto number = parse_int(which);
+    if (!number) throw Error(Code::invalid, fmt::format("compare: '{}' is no version", which));
+    return registry.version(where, model, *number);
+  }
+  try {
+    for (const auto& alias : registry.model(where, model).aliases)
+      if (alias.alias == which) return registry.version(where, model, alias.version);
+  } catch (const Error& e) {
+    if (e.code() != Code::not_found) throw;  // the first of its model
+  }
+  return std::nullopt;
+}
+
+// The file that a version's run left, which is what was registered.
+std::string file_of(const models::Version& version) {
+  const auto source = models::parse_source(version.source);
+  if (source.kind != models::Source::Kind::run)
+    throw Error(Code::invalid,
+                fmt::format("compare: {}/{} was not left by a run of this project", version.model, version.number));
+  return fmt::format("{}/{}{}{}", source.id, source.path, source.path.empty() ? "" : "/", kModelFile);
+}
+
+}  // namespace
+
+jobs::NewJob job_of_training(models::Registry& registry, const models::Where& where, std::string name,
+                             std::map<std::string, std::string> labels, recipe::Training training) {
   jobs::NewJob job;
+  jobs::InputSpec against;
+  if (!training.compare.empty()) {
+    const auto version = compared(registry, where, training.compare);
+    training.compare = version ? fmt::format("{}/{}", version->model, version->number) : "";
+    if (version) against.artifact = file_of(*version);
+  }
   auto& spec = job.spec;
   const auto& asked = training.resources;
   spec.command = {kTrainer};
@@ -35,6 +78,8 @@ jobs::NewJob job_of_training(std::string name, std::map<std::string, std::string
   recipe.name = "training";
   recipe.text = json::serialize(encode(training));
   spec.inputs = {std::move(rows), std::move(recipe)};
+  against.name = "against";
+  if (!against.artifact.empty()) spec.inputs.push_back(std::move(against));
   spec.run.experiment = training.experiment.empty() ? name : training.experiment;
   spec.run.model = training.registered.model.empty() ? name : training.registered.model;
   spec.run.alias = training.registered.alias;
@@ -43,11 +88,12 @@ jobs::NewJob job_of_training(std::string name, std::map<std::string, std::string
   return job;
 }
 
-jobs::NewJob job_of_training_body(const std::string& name, const json::value& body) {
+jobs::NewJob job_of_training_body(models::Registry& registry, const models::Where& where, const std::string& name,
+                                  const json::value& body) {
   Faults faults;
   check_training_body(body, "train", faults);
   refuse_if_any("training", std::move(faults));
-  return job_of_training(name, {}, decode<recipe::Training>(body, "training"));
+  return job_of_training(registry, where, name, {}, decode<recipe::Training>(body, "training"));
 }
 
 void check_training_body(const json::value& body, const std::string& path, Faults& faults) {

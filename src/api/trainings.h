@@ -14,11 +14,14 @@ inline constexpr char kTrainer[] = "falaj-train";  // the first word of its job'
 
 // The job that carries out a training. It needs no network and no credential: it reads what is staged for it, tells its
 // metrics by a file, and what it leaves becomes files of its run and a version of a model when it has succeeded.
-jobs::NewJob job_of_training(std::string name, std::map<std::string, std::string> labels,
-                             const recipe::Training& training);
+// What it is to be compared with is looked up now, and is nothing when the alias points at nothing yet. Throws
+// not_found and invalid, compare.
+jobs::NewJob job_of_training(models::Registry& registry, const models::Where& where, std::string name,
+                             std::map<std::string, std::string> labels, recipe::Training training);
 
 // The same of a step of a pipeline, whose body is the training's spec; and its faults, at their place.
-jobs::NewJob job_of_training_body(const std::string& name, const json::value& body);
+jobs::NewJob job_of_training_body(models::Registry& registry, const models::Where& where, const std::string& name,
+                                  const json::value& body);
 void check_training_body(const json::value& body, const std::string& path, Faults& faults);
 
 // Makes what a run left below "model" a version of a registered model, which is made when missing. Once: again it finds

@@ -32,12 +32,29 @@ struct FoundOut {
   std::int64_t window = 0, windows = 0;
   double score = 0, p = 1;
   watch::Distances distances;
+  std::optional<watch::Measured> measured;
   std::string text, diagnosis;
+};
+struct MonitorPerformanceOut {
+  std::string variant;
+  std::int64_t version = 0, windows = 0, waiting = 0, unmatched = 0, late = 0;
+  std::string last, reference;
+};
+struct PerformanceWindowOut {
+  std::string variant;
+  std::int64_t version = 0, number = 0;
+  std::string from, until;
+  std::int64_t labels = 0;
+  std::vector<watch::MetricSeen> metrics;
+};
+struct PerformanceOut {
+  std::vector<PerformanceWindowOut> items;
 };
 struct MonitorOut {
   std::string name;
   watch::MonitorSpec spec;
   std::vector<MonitorStreamOut> streams;
+  std::vector<MonitorPerformanceOut> performance;
   std::vector<FoundOut> findings;
 };
 struct MonitorsOut {
@@ -105,154 +122,221 @@ template <>
 struct Shape<watch::NamedSegment> {
   using T = watch::NamedSegment;
   static constexpr std::string_view name = "NamedWatchedSegment";
-  static constexpr auto fields =
-      std::make_tuple(field("segment", &T::segment, "Its name, by which it is taken once.").required().length(1, 128),
-                      field("watched", &T::watched, "What was seen.").required());
+  static Fields fields() {
+    return {field("segment", &T::segment, "Its name, by which it is taken once.").required().length(1, 128),
+            field("watched", &T::watched, "What was seen.").required()};
+  }
 };
 template <>
 struct Shape<watch::WatchedBatch> {
   using T = watch::WatchedBatch;
   static constexpr std::string_view name = "WatchedBatch";
-  static constexpr auto fields =
-      std::make_tuple(field("tenant", &T::tenant, "Of the endpoint.").required().length(1, 63),
-                      field("project", &T::project, "Of the endpoint.").required().length(1, 63),
-                      field("endpoint", &T::endpoint, "Its name.").required().length(1, 63),
-                      field("segments", &T::segments, "What was seen of it.").required().length(1, 1000));
+  static Fields fields() {
+    return {field("tenant", &T::tenant, "Of the endpoint.").required().length(1, 63),
+            field("project", &T::project, "Of the endpoint.").required().length(1, 63),
+            field("endpoint", &T::endpoint, "Its name.").required().length(1, 63),
+            field("segments", &T::segments, "What was seen of it.").required().length(1, 1000)};
+  }
 };
 template <>
 struct Shape<MonitorStreamOut> {
   using T = MonitorStreamOut;
   static constexpr std::string_view name = "MonitorStream";
-  static constexpr auto fields = std::make_tuple(
-      field("variant", &T::variant, "Who answered."), field("version", &T::version, "Of its model."),
-      field("windows", &T::windows, "That were looked at."), field("waiting", &T::waiting, "Rows of the next window."),
-      field("last", &T::last, "The newest row."),
-      field("reference", &T::reference, "What they are compared with, or why with nothing yet."));
+  static Fields fields() {
+    return {field("variant", &T::variant, "Who answered."),
+            field("version", &T::version, "Of its model."),
+            field("windows", &T::windows, "That were looked at."),
+            field("waiting", &T::waiting, "Rows of the next window."),
+            field("last", &T::last, "The newest row."),
+            field("reference", &T::reference, "What they are compared with, or why with nothing yet.")};
+  }
 };
 template <>
 struct Shape<FoundOut> {
   using T = FoundOut;
   static constexpr std::string_view name = "Finding";
-  static constexpr auto fields = std::make_tuple(
-      field("number", &T::number, "Its own for ever."), field("monitor", &T::monitor, "Who found it."),
-      field("endpoint", &T::endpoint, "What is watched."), field("variant", &T::variant, "Who answered."),
-      field("version", &T::version, "Of its model."),
-      field("column", &T::column, "An input, or an output with out_ before it; empty: the endpoint."),
-      field("kind", &T::kind, "drift, quality, performance or skew."),
-      field("test", &T::test, "drift, missing, range or silence."),
-      field("since", &T::since, "When what shows it began."), field("found", &T::found, "When it was found."),
-      field("seen", &T::seen, "When it was seen last."), field("ended", &T::ended, "Absent: it stands."),
-      field("window", &T::window, "Number of the newest window that shows it."),
-      field("windows", &T::windows, "So many together show it."),
-      field("score", &T::score, "How much less likely by chance than it may be, in powers of ten."),
-      field("p", &T::p, "Chance of such a distance in these windows, were nothing different."),
-      field("distances", &T::distances, "From the reference."), field("text", &T::text, "What is seen."),
-      field("diagnosis", &T::diagnosis, "What it may come from."));
+  static Fields fields() {
+    return {
+        field("number", &T::number, "Its own for ever."),
+        field("monitor", &T::monitor, "Who found it."),
+        field("endpoint", &T::endpoint, "What is watched."),
+        field("variant", &T::variant, "Who answered."),
+        field("version", &T::version, "Of its model."),
+        field("column", &T::column,
+              "An input, an output with out_ before it, or a metric of how well the model does; empty: the endpoint."),
+        field("kind", &T::kind, "drift, quality, performance or skew."),
+        field("test", &T::test, "drift, missing, range or silence; of performance metric, adwin or page_hinkley."),
+        field("since", &T::since, "When what shows it began."),
+        field("found", &T::found, "When it was found."),
+        field("seen", &T::seen, "When it was seen last."),
+        field("ended", &T::ended, "Absent: it stands."),
+        field("window", &T::window, "Number of the newest window that shows it."),
+        field("windows", &T::windows, "So many together show it."),
+        field("score", &T::score, "How much less likely by chance than it may be, in powers of ten."),
+        field("p", &T::p, "Chance of such a distance in these windows, were nothing different."),
+        field("distances", &T::distances, "From the reference."),
+        field("measured", &T::measured, "How well the model did; of kind performance."),
+        field("text", &T::text, "What is seen."),
+        field("diagnosis", &T::diagnosis, "What it may come from.")};
+  }
+};
+template <>
+struct Shape<MonitorPerformanceOut> {
+  using T = MonitorPerformanceOut;
+  static constexpr std::string_view name = "MonitorPerformanceStream";
+  static Fields fields() {
+    return {field("variant", &T::variant, "Who answered."),
+            field("version", &T::version, "Of its model."),
+            field("windows", &T::windows, "That were judged."),
+            field("waiting", &T::waiting, "Labelled predictions of the next window."),
+            field("unmatched", &T::unmatched, "Labels of predictions that the log does not have, or has no answer of."),
+            field("late", &T::late, "Labels that came when their time had been judged, and count in a later window."),
+            field("last", &T::last, "The newest prediction that was judged."),
+            field("reference", &T::reference, "What they are compared with, or why with nothing yet.")};
+  }
+};
+template <>
+struct Shape<PerformanceWindowOut> {
+  using T = PerformanceWindowOut;
+  static constexpr std::string_view name = "PerformanceWindow";
+  static Fields fields() {
+    return {field("variant", &T::variant, "Who answered."),
+            field("version", &T::version, "Of its model."),
+            field("number", &T::number, "Of its variant and version, from 0."),
+            field("from", &T::from, "Its first prediction."),
+            field("until", &T::until, "Its last."),
+            field("labels", &T::labels, "Labelled predictions in it."),
+            field("metrics", &T::metrics, "How well the model did.")};
+  }
+};
+template <>
+struct Shape<PerformanceOut> {
+  static constexpr std::string_view name = "PerformanceWindows";
+  static Fields fields() { return {field("items", &PerformanceOut::items, "Newest first.")}; }
 };
 template <>
 struct Shape<MonitorOut> {
   using T = MonitorOut;
   static constexpr std::string_view name = "MonitorView";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &T::name, "Its name."), field("spec", &T::spec, "As it is declared."),
-                      field("streams", &T::streams, "What it has seen, by variant and version."),
-                      field("findings", &T::findings, "Those that stand, newest first."));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name."), field("spec", &T::spec, "As it is declared."),
+            field("streams", &T::streams, "What it has seen, by variant and version."),
+            field("performance", &T::performance, "How far it is with labels, by variant and version."),
+            field("findings", &T::findings, "Those that stand, newest first.")};
+  }
 };
 template <>
 struct Shape<MonitorsOut> {
   static constexpr std::string_view name = "MonitorViews";
-  static constexpr auto fields = std::make_tuple(field("items", &MonitorsOut::items, "All of the project."));
+  static Fields fields() { return {field("items", &MonitorsOut::items, "All of the project.")}; }
 };
 template <>
 struct Shape<FoundIn> {
   using T = FoundIn;
   static constexpr std::string_view name = "FindingsQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("all", &T::all, "Also those that ended."),
-                      field("column", &T::column, "Only of this column.").length(0, 512),
-                      field("kind", &T::kind, "Only of this kind.").length(0, 32),
-                      field("endpoint", &T::endpoint, "Only of this endpoint.").length(0, 63),
-                      field("limit", &T::limit, "Most items.").range(1, kPageItemsMax));
+  static Fields fields() {
+    return {field("all", &T::all, "Also those that ended."),
+            field("column", &T::column, "Only of this column.").length(0, 512),
+            field("kind", &T::kind, "Only of this kind.").length(0, 32),
+            field("endpoint", &T::endpoint, "Only of this endpoint.").length(0, 63),
+            field("limit", &T::limit, "Most items.").range(1, kPageItemsMax)};
+  }
 };
 template <>
 struct Shape<FoundListOut> {
   static constexpr std::string_view name = "Findings";
-  static constexpr auto fields = std::make_tuple(field("items", &FoundListOut::items, "Newest first."));
+  static Fields fields() { return {field("items", &FoundListOut::items, "Newest first.")}; }
 };
 template <>
 struct Shape<WindowsIn> {
   static constexpr std::string_view name = "WindowsQuery";
-  static constexpr auto fields =
-      std::make_tuple(field("limit", &WindowsIn::limit, "Most items.").range(1, kPageItemsMax));
+  static Fields fields() { return {field("limit", &WindowsIn::limit, "Most items.").range(1, kPageItemsMax)}; }
 };
 template <>
 struct Shape<WindowOut> {
   using T = WindowOut;
   static constexpr std::string_view name = "MonitorWindowView";
-  static constexpr auto fields = std::make_tuple(
-      field("variant", &T::variant, "Who answered."), field("version", &T::version, "Of its model."),
-      field("number", &T::number, "Of its variant and version, from 0."), field("from", &T::from, "Its first row."),
-      field("until", &T::until, "Its last row."), field("rows", &T::rows, "That were answered."),
-      field("looked_at", &T::looked_at, "Of them."), field("columns", &T::columns, "What was seen."));
+  static Fields fields() {
+    return {field("variant", &T::variant, "Who answered."),
+            field("version", &T::version, "Of its model."),
+            field("number", &T::number, "Of its variant and version, from 0."),
+            field("from", &T::from, "Its first row."),
+            field("until", &T::until, "Its last row."),
+            field("rows", &T::rows, "That were answered."),
+            field("looked_at", &T::looked_at, "Of them."),
+            field("columns", &T::columns, "What was seen.")};
+  }
 };
 template <>
 struct Shape<WindowsOut> {
   static constexpr std::string_view name = "MonitorWindows";
-  static constexpr auto fields = std::make_tuple(field("items", &WindowsOut::items, "Newest first."));
+  static Fields fields() { return {field("items", &WindowsOut::items, "Newest first.")}; }
 };
 template <>
 struct Shape<ColumnIn> {
   using T = ColumnIn;
   static constexpr std::string_view name = "ColumnQuery";
-  static constexpr auto fields = std::make_tuple(
-      field("variant", &T::variant, "Of the endpoint; the last that was asked when absent.").length(0, 63),
-      field("version", &T::version, "Of its model; 0: any.").range(0, std::int64_t{1} << 53),
-      field("window", &T::window, "Its number; the newest when absent.").range(0, std::int64_t{1} << 53));
+  static Fields fields() {
+    return {field("variant", &T::variant, "Of the endpoint; the last that was asked when absent.").length(0, 63),
+            field("version", &T::version, "Of its model; 0: any.").range(0, std::int64_t{1} << 53),
+            field("window", &T::window, "Its number; the newest when absent.").range(0, std::int64_t{1} << 53)};
+  }
 };
 template <>
 struct Shape<SideOut> {
   using T = SideOut;
   static constexpr std::string_view name = "ColumnSide";
-  static constexpr auto fields =
-      std::make_tuple(field("rows", &T::rows, "In all."), field("missing", &T::missing, "Of them without a value."),
-                      field("effect", &T::effect, "So many rows are worth one that is independent of the others."));
+  static Fields fields() {
+    return {field("rows", &T::rows, "In all."), field("missing", &T::missing, "Of them without a value."),
+            field("effect", &T::effect, "So many rows are worth one that is independent of the others.")};
+  }
 };
 template <>
 struct Shape<QuantileOut> {
   using T = QuantileOut;
   static constexpr std::string_view name = "QuantilePair";
-  static constexpr auto fields =
-      std::make_tuple(field("share", &T::share, "Of the values that are not above."),
-                      field("reference", &T::reference, "In the reference."), field("window", &T::window, "Now."));
+  static Fields fields() {
+    return {field("share", &T::share, "Of the values that are not above."),
+            field("reference", &T::reference, "In the reference."), field("window", &T::window, "Now.")};
+  }
 };
 template <>
 struct Shape<BarOut> {
   using T = BarOut;
   static constexpr std::string_view name = "HistogramBar";
-  static constexpr auto fields = std::make_tuple(
-      field("from", &T::from, "Above this"), field("until", &T::until, "up to this."),
-      field("reference", &T::reference, "Share of the reference."), field("window", &T::window, "Share now."));
+  static Fields fields() {
+    return {field("from", &T::from, "Above this"), field("until", &T::until, "up to this."),
+            field("reference", &T::reference, "Share of the reference."), field("window", &T::window, "Share now.")};
+  }
 };
 template <>
 struct Shape<ValueOut> {
   using T = ValueOut;
   static constexpr std::string_view name = "ValueShares";
-  static constexpr auto fields =
-      std::make_tuple(field("value", &T::value, "A text."), field("reference", &T::reference, "Its share then."),
-                      field("window", &T::window, "And now."));
+  static Fields fields() {
+    return {field("value", &T::value, "A text."), field("reference", &T::reference, "Its share then."),
+            field("window", &T::window, "And now.")};
+  }
 };
 template <>
 struct Shape<ColumnOut> {
   using T = ColumnOut;
   static constexpr std::string_view name = "ColumnComparison";
-  static constexpr auto fields = std::make_tuple(
-      field("column", &T::column, "Its name."), field("variant", &T::variant, "Who answered."),
-      field("version", &T::version, "Of its model."), field("window", &T::window, "Number of the window."),
-      field("from", &T::from, "Its first row."), field("until", &T::until, "Its last row."),
-      field("compared_with", &T::compared_with, "The reference, in words."),
-      field("reference", &T::reference, "Its rows."), field("seen", &T::seen, "The window's."),
-      field("distances", &T::distances, "Between the two."), field("quantiles", &T::quantiles, "Of numbers."),
-      field("bars", &T::bars, "Of numbers: bins of equal width."), field("values", &T::values, "Of texts."));
+  static Fields fields() {
+    return {field("column", &T::column, "Its name."),
+            field("variant", &T::variant, "Who answered."),
+            field("version", &T::version, "Of its model."),
+            field("window", &T::window, "Number of the window."),
+            field("from", &T::from, "Its first row."),
+            field("until", &T::until, "Its last row."),
+            field("compared_with", &T::compared_with, "The reference, in words."),
+            field("reference", &T::reference, "Its rows."),
+            field("seen", &T::seen, "The window's."),
+            field("distances", &T::distances, "Between the two."),
+            field("quantiles", &T::quantiles, "Of numbers."),
+            field("bars", &T::bars, "Of numbers: bins of equal width."),
+            field("values", &T::values, "Of texts.")};
+  }
 };
 
 }  // namespace falaj
@@ -281,15 +365,19 @@ FoundOut out_of(const watch::StandingFinding& one) {
   out.score = one.finding.score;
   out.p = one.finding.p;
   out.distances = one.finding.distances;
+  out.measured = one.finding.measured;
   out.text = one.finding.text;
   out.diagnosis = one.finding.diagnosis;
   return out;
 }
 
 MonitorOut out_of(const watch::MonitorSeen& seen) {
-  MonitorOut out{seen.name, seen.spec, {}, {}};
+  MonitorOut out{seen.name, seen.spec, {}, {}, {}};
   for (const auto& s : seen.streams)
     out.streams.push_back({s.variant, s.version, s.windows, s.waiting, format_time(s.last_us), s.reference});
+  for (const auto& p : seen.performance)
+    out.performance.push_back({p.variant, p.version, p.windows, p.waiting, p.unmatched, p.late,
+                               p.windows > 0 ? format_time(p.last_us) : "", p.reference});
   for (const auto& finding : seen.findings) out.findings.push_back(out_of(finding));
   return out;
 }
@@ -408,6 +496,16 @@ void add_watch_routes(Routes& routes, Platform& platform) {
         for (auto& w : watch.windows(project_of(call), call.parameter("name"), static_cast<std::size_t>(in.limit)))
           out.items.push_back({w.variant, w.version, w.number, format_time(w.from_us), format_time(w.until_us), w.rows,
                                w.looked_at, std::move(w.columns)});
+        return out;
+      });
+  routes.add<WindowsIn, PerformanceOut>(
+      {Method::get, "/v1/monitors/{name}/performance", one, none, Audit::read(), Place::worker,
+       "How well models did, in windows of labelled predictions, newest first."},
+      [&watch](Call& call, const WindowsIn& in) {
+        PerformanceOut out;
+        for (auto& w : watch.performance(project_of(call), call.parameter("name"), static_cast<std::size_t>(in.limit)))
+          out.items.push_back({w.variant, w.version, w.number, format_time(w.from_us), format_time(w.until_us),
+                               w.labels, std::move(w.metrics)});
         return out;
       });
   routes.add<ColumnIn, ColumnOut>({Method::get, "/v1/monitors/{name}/columns/{column}", one, none, Audit::read(),

@@ -13,6 +13,7 @@
 #include "cli/batch_predict.h"
 #include "cli/datasets.h"
 #include "cli/feedback.h"
+#include "cli/replay.h"
 #include "cli/session.h"
 #include "foundation/base/error.h"
 #include "foundation/base/text.h"
@@ -242,7 +243,9 @@ void add_endpoint_changing(CLI::App& endpoint, Session& session) {
   auto* shift = endpoint.add_subcommand("shift", "Share requests otherwise: shift NAME challenger=20 champion=80");
   shift->add_option("name", *name, "Its name")->required();
   shift->add_option("shares", *shares, "VARIANT=WEIGHT; those left out keep theirs")->required();
-  shift->callback([&session, name, shares] {
+  const auto at = std::make_shared<std::string>();
+  shift->add_option("--at", *at, "When, such as 2026-12-01T08:00:00Z; now when absent");
+  shift->callback([&session, name, shares, at] {
     json::object weights;
     for (const auto& share : *shares) {
       const auto equals = share.find('=');
@@ -252,7 +255,7 @@ void add_endpoint_changing(CLI::App& endpoint, Session& session) {
         throw Error(Code::invalid, fmt::format("'{}': must be VARIANT=WEIGHT", share));
       }
     }
-    session.api().post(endpoint_path(*name, "/shift"), json::object{{"weights", std::move(weights)}},
+    session.api().post(endpoint_path(*name, "/shift"), json::object{{"weights", std::move(weights)}, {"at", *at}},
                        {{"scope", session.project_scope()}});
     print_endpoint(session, wait_ready(session, *name, 30));
   });
@@ -354,6 +357,7 @@ void add_endpoint_commands(CLI::App& app, Session& session) {
   add_endpoint_looking(*endpoint, session);
   add_endpoint_changing(*endpoint, session);
   add_endpoint_feedback(*endpoint, session);
+  add_endpoint_replay(*endpoint, session);
   add_predict(app, session);
 }
 

@@ -28,6 +28,7 @@ void show_policy(Session& session, const LoopOptions& options) {
   output.details(policy, {{"policy", "name"},
                           {"state", "state"},
                           {"why", "why"},
+                          {"next", "next"},
                           {"on", "on"},
                           {"blocked by", "blocked_by"},
                           {"pipeline", "pipeline"},

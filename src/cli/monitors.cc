@@ -87,6 +87,17 @@ void show_monitor(Session& session, const std::string& name) {
                                                  {"WAITING", "waiting"},
                                                  {"LAST", "last"},
                                                  {"COMPARED WITH", "reference"}});
+  if (const auto& performance = answer.at("performance").as_array(); !performance.empty()) {
+    output.line("\nby labels");
+    output.table(performance, {{"VARIANT", "variant"},
+                               {"VERSION", "version"},
+                               {"WINDOWS", "windows"},
+                               {"WAITING", "waiting"},
+                               {"UNMATCHED", "unmatched"},
+                               {"LATE", "late"},
+                               {"LAST", "last"},
+                               {"COMPARED WITH", "reference"}});
+  }
   output.line("");
   if (answer.at("findings").as_array().empty()) return output.line("nothing found");
   output.table(finding_rows(answer.at("findings")), kFindingColumns);
@@ -135,6 +146,38 @@ void print_windows(Session& session, const std::string& name, std::int64_t limit
                       {"FARTHEST", "least"},
                       {"CHANCE", "chance"},
                       {"PSI", "psi"}});
+}
+
+// A row for each metric of each window.
+void print_performance(Session& session, const std::string& name, std::int64_t limit) {
+  const auto answer = session.api().get(monitor_path(name, "/performance"),
+                                        {{"scope", session.project_scope()}, {"limit", std::to_string(limit)}});
+  const auto output = session.output();
+  if (!output.for_people()) return output.value(answer.at("items"));
+  json::array rows;
+  for (const auto& item : answer.at("items").as_array())
+    for (const auto& metric : item.at("metrics").as_array()) {
+      auto row = item.as_object();
+      row["metric"] = metric.at("name");
+      row["value"] = short_number(metric.at("value"));
+      row["bounds"] = fmt::format("{} to {}", short_number(metric.at("low")), short_number(metric.at("high")));
+      row["was"] = short_number(at_path(metric, "was"));
+      row["chance"] = short_number(at_path(metric, "chance"));
+      row.erase("metrics");
+      rows.push_back(std::move(row));
+    }
+  if (rows.empty()) return output.line("no window of labelled predictions yet: see falaj monitor show " + name);
+  output.table(rows, {{"WINDOW", "number"},
+                      {"VARIANT", "variant"},
+                      {"VERSION", "version"},
+                      {"FROM", "from"},
+                      {"UNTIL", "until"},
+                      {"LABELS", "labels"},
+                      {"METRIC", "metric"},
+                      {"VALUE", "value"},
+                      {"95 %", "bounds"},
+                      {"WAS", "was"},
+                      {"CHANCE", "chance"}});
 }
 
 struct ColumnOptions {
@@ -203,7 +246,8 @@ void add_monitor_commands(CLI::App& app, Session& session) {
   show->callback([&session, name] { show_monitor(session, *name); });
 
   const auto wanted = std::make_shared<FindingsOptions>();
-  auto* findings = monitor->add_subcommand("findings", "What was found: drift, faults of data, skew");
+  auto* findings =
+      monitor->add_subcommand("findings", "What was found: drift, faults of data, skew, worse performance");
   findings->add_option("name", wanted->name, "Of the monitor; all of the project when absent");
   findings->add_flag("--all", wanted->all, "Also what has ended");
   findings->add_option("--column", wanted->column, "Only of this input, or of out_NAME for an output");
@@ -215,6 +259,11 @@ void add_monitor_commands(CLI::App& app, Session& session) {
   windows->add_option("name", *name, "Of the monitor")->required();
   windows->add_option("--limit", *limit, "Most windows")->capture_default_str();
   windows->callback([&session, name, limit] { print_windows(session, *name, *limit); });
+
+  auto* performance = monitor->add_subcommand("performance", "How well models did, by labels: windows, newest first");
+  performance->add_option("name", *name, "Of the monitor")->required();
+  performance->add_option("--limit", *limit, "Most windows")->capture_default_str();
+  performance->callback([&session, name, limit] { print_performance(session, *name, *limit); });
 
   const auto column = std::make_shared<ColumnOptions>();
   auto* one =

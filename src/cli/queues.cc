@@ -120,6 +120,7 @@ void usage(Session& session, const UsageOptions& o) {
                                 {"gpu", hours("gpu_seconds")},
                                 {"memory", hours("memory_gib_seconds")},
                                 {"cost", fmt::format("{:.2f}", item.at("cost").to_number<double>())},
+                                {"energy", fmt::format("{:.2f}", item.at("energy_joules").to_number<double>() / 3600)},
                                 {"lost", hours("lost_seconds")}});
   }
   session.output().table(rows, {{"BY", "key"},
@@ -129,6 +130,7 @@ void usage(Session& session, const UsageOptions& o) {
                                 {"CPU H HELD", "held"},
                                 {"GPU H", "gpu"},
                                 {"GIB H", "memory"},
+                                {"WH", "energy"},
                                 {"COST", "cost"},
                                 {"CPU H LOST", "lost"}});
 }

@@ -133,6 +133,58 @@ Chart drift_chart(const json::value& monitor) {
   return out;
 }
 
+// Metrics of the run: those of the whole, and those of slices, NAME/COLUMN/VALUE, which stand in tables of their own.
+void add_metrics(Page& page, const json::value& all) {
+  page.section("How good it is");
+  Rows metrics;
+  std::map<std::string, Rows> slices;  // by column
+  const auto* found = at(all, "run.metrics");
+  const auto* logged = found && found->is_object() ? &found->get_object() : nullptr;
+  const auto value_of = [&](const std::string& key) -> std::string {
+    const auto* point = logged->if_contains(key);
+    return point ? words(*point, "value") : "";
+  };
+  for (const auto& [name, point] : logged ? *logged : json::object()) {
+    const std::string key(name);
+    if (key.ends_with("_low") || key.ends_with("_high") || key.starts_with("system/")) continue;
+    const auto low = value_of(key + "_low"), high = value_of(key + "_high");
+    const auto interval = low.empty() || high.empty() ? "" : fmt::format("{} to {}", low, high);
+    const auto parts = split(key, '/');
+    if (parts.size() == 3)
+      slices[std::string(parts[1])].push_back(
+          {std::string(parts[0]), std::string(parts[2]), words(point, "value"), interval});
+    else
+      metrics.push_back({key, words(point, "value"), interval});
+  }
+  page.table({"Metric", "Value", "95 % interval"}, metrics, "Its run logged no metrics.");
+  for (const auto& [column, rows] : slices) {
+    page.section("By " + column);
+    page.table({"Metric", "Slice", "Value", "95 % interval"}, rows, "");
+  }
+}
+
+// A promotion with what gates, checks and people said.
+void add_evidence(Page& page, const json::value& promotion) {
+  page.facts({{"Promotion", fmt::format("{}: version {} became {}", words(promotion, "id"), words(promotion, "version"),
+                                        words(promotion, "alias"))},
+              {"State", words(promotion, "state")},
+              {"Asked by", words(promotion, "asked_by")},
+              {"Decided by", words(promotion, "decided_by")},
+              {"Why", words(promotion, "why")},
+              {"Pipeline", words(promotion, "evidence.pipeline")},
+              {"Run of it", words(promotion, "evidence.pipeline_run")},
+              {"Begun by", words(promotion, "evidence.cause")}});
+  Rows said;
+  if (const auto* gates = at(promotion, "evidence.gates"); gates && gates->is_object())
+    for (const auto& [gate, outcome] : gates->get_object())
+      for (const auto& line : list(outcome, "evidence")) said.push_back({"gate " + std::string(gate), words(&line)});
+  if (const auto* checks = at(promotion, "evidence.checks"); checks && checks->is_object())
+    for (const auto& [step, outcome] : checks->get_object())
+      said.push_back({words(outcome, "kind") + " " + std::string(step), words(outcome, "why")});
+  if (said.empty() && at(promotion, "evidence")) said.push_back({"evidence", words(promotion, "evidence")});
+  if (!said.empty()) page.table({"Evidence", "What it said"}, said, "");
+}
+
 }  // namespace
 
 std::string report_page(const json::object& report) {
@@ -149,18 +201,7 @@ std::string report_page(const json::object& report) {
               {"Tags", words(all, "model.model.tags")},
               {"Signed with", words(all, "version.manifest.public_key")}});
 
-  page.section("How good it is");
-  Rows metrics;
-  if (const auto* found = at(all, "run.metrics"); found && found->is_object())
-    for (const auto& [name, point] : found->get_object()) {
-      const std::string key(name);
-      if (key.ends_with("_low") || key.ends_with("_high") || key.starts_with("system/")) continue;
-      const auto *low = at(all, "run.metrics." + key + "_low.value"),
-                 *high = at(all, "run.metrics." + key + "_high.value");
-      metrics.push_back(
-          {key, words(point, "value"), low && high ? fmt::format("{} to {}", words(low), words(high)) : std::string()});
-    }
-  page.table({"Metric", "Value", "95 % interval"}, metrics, "Its run logged no metrics.");
+  add_metrics(page, all);
 
   page.section("What it was made from");
   page.table({"From", "How", "To"}, rows_of(list(all, "lineage.edges"), {"from", "how", "to"}), "No lineage is known.");
@@ -172,10 +213,7 @@ std::string report_page(const json::object& report) {
   page.section("Approvals and evidence");
   page.table({"Time", "Alias", "Version", "By", "Why"},
              rows_of(list(all, "history.changes"), {"at", "alias", "version", "by", "why"}), "It was never promoted.");
-  page.table(
-      {"Version", "Alias", "State", "Asked by", "Decided by", "Evidence"},
-      rows_of(list(all, "history.promotions"), {"version", "alias", "state", "asked_by", "decided_by", "evidence"}),
-      "");
+  for (const auto& promotion : list(all, "history.promotions")) add_evidence(page, promotion);
 
   page.section("Where it is served");
   Rows served;
@@ -194,8 +232,8 @@ std::string report_page(const json::object& report) {
     if (!chart.lines.empty()) page.chart(chart);
   }
   page.section("What happened");
-  page.table({"Time", "What", "Thing", "Why"}, rows_of(list(all, "timeline"), {"time", "what", "thing", "why"}),
-             "Nothing yet.");
+  page.table({"Time", "What", "Thing", "Why", "Look at it with"},
+             rows_of(list(all, "timeline"), {"time", "what", "thing", "why", "look"}), "Nothing yet.");
   if (!list(all, "not_shown").empty()) {
     page.section("Not shown");
     for (const auto& why : list(all, "not_shown")) page.text(words(&why));
@@ -206,32 +244,38 @@ std::string report_page(const json::object& report) {
 json::array timeline_of(const json::object& parts) {
   const json::value all = parts;
   std::vector<std::pair<std::string, json::object>> happened;  // by time
-  const auto add = [&](const std::string& time, std::string what, std::string thing, std::string why) {
+  const auto add = [&](const std::string& time, std::string what, std::string thing, std::string why,
+                       std::string look) {
     if (time.empty()) return;
-    happened.emplace_back(time, json::object{{"time", time}, {"what", what}, {"thing", thing}, {"why", why}});
+    happened.emplace_back(time,
+                          json::object{{"time", time}, {"what", what}, {"thing", thing}, {"why", why}, {"look", look}});
   };
   for (const auto& e : list(all, "alerts"))
     add(words(e, "at"), "alert " + words(e, "what"), fmt::format("alert {} of {}", words(e, "alert"), words(e, "rule")),
-        words(e, "text"));
+        words(e, "text"), "falaj alerts show " + words(e, "alert"));
   for (const auto& f : list(all, "findings")) {
     const auto thing = fmt::format("{} {} of {} version {}", words(f, "endpoint"), words(f, "column"),
                                    words(f, "variant"), words(f, "version"));
     const auto diagnosis = words(f, "diagnosis");
+    const auto look = fmt::format("falaj monitor findings {} --all", words(f, "monitor"));
     add(words(f, "found"), "found " + words(f, "kind"), thing,
-        words(f, "text") + (diagnosis.empty() ? "" : "; " + diagnosis));
-    add(words(f, "ended"), words(f, "kind") + " is over", thing, "");
+        words(f, "text") + (diagnosis.empty() ? "" : "; " + diagnosis), look);
+    add(words(f, "ended"), words(f, "kind") + " is over", thing, "", look);
   }
   for (const auto& r : list(all, "loop"))
-    add(words(r, "at"), "policy " + words(r, "what"), "policy " + words(r, "policy"), words(r, "why"));
+    add(words(r, "at"), "policy " + words(r, "what"), "policy " + words(r, "policy"), words(r, "why"),
+        "falaj loop show " + words(r, "policy"));
   for (const auto& r : list(all, "runs")) {
     const auto thing = fmt::format("run {} of pipeline {}", words(r, "number"), words(r, "pipeline"));
-    add(words(r, "created"), "pipeline begun", thing, words(r, "cause"));
-    add(words(r, "ended"), "pipeline " + words(r, "phase"), thing, words(r, "why"));
+    const auto look = fmt::format("falaj pipeline show {}/{}", words(r, "pipeline"), words(r, "number"));
+    add(words(r, "created"), "pipeline begun", thing, words(r, "cause"), look);
+    add(words(r, "ended"), "pipeline " + words(r, "phase"), thing, words(r, "why"), look);
   }
   if (const auto* endpoints = at(all, "endpoints"); endpoints && endpoints->is_object())
     for (const auto& [name, history] : endpoints->get_object())
       for (const auto& state : list(history, "items"))
-        add(words(state, "at"), "served", "endpoint " + std::string(name), words(state, "why"));
+        add(words(state, "at"), "served", "endpoint " + std::string(name), words(state, "why"),
+            "falaj endpoint history " + std::string(name));
   std::stable_sort(happened.begin(), happened.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   json::array out;
   for (auto& [time, what] : happened) out.push_back(std::move(what));

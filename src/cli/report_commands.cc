@@ -165,7 +165,7 @@ void add_report_commands(CLI::App& app, Session& session) {
   timeline->callback([&session, options] {
     Gathering gathering(session);
     session.output().table(gather_timeline(gathering, *options),
-                           {{"TIME", "time"}, {"WHAT", "what"}, {"THING", "thing"}, {"WHY", "why"}});
+                           {{"TIME", "time"}, {"WHAT", "what"}, {"THING", "thing"}, {"LOOK", "look"}, {"WHY", "why"}});
   });
 }
 

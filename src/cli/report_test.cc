@@ -12,7 +12,10 @@ TEST(Report, APageHoldsTextWhateverItIs) {
   const auto report = parse_json(R"({"made": "2026-01-01T00:00:00Z",
     "model": {"model": {"name": "<b>late</b>", "description": "a & b", "created_by": "user/acme/ada", "tags": {"limits": "not <for> cargo"}}},
     "version": {"version": {"version": 3, "aliases": ["champion"]}, "manifest": {}},
-    "run": {"metrics": {"auc": {"value": 0.75}, "auc_low": {"value": 0.74}, "auc_high": {"value": 0.76}, "system/cpu": {"value": 1}}},
+    "run": {"metrics": {"auc": {"value": 0.75}, "auc_low": {"value": 0.74}, "auc_high": {"value": 0.76}, "system/cpu": {"value": 1},
+      "auc/origin/SEA": {"value": 0.7}, "auc/origin/SEA_low": {"value": 0.6}, "auc/origin/SEA_high": {"value": 0.8}}},
+    "history": {"changes": [], "promotions": [{"id": 4, "version": 3, "alias": "champion", "evidence": {"pipeline": "retrain",
+      "gates": {"good": {"evidence": ["auc 0.75; at least <0.7>"]}}, "checks": {"sure": {"kind": "approve", "why": "approved by user/eve"}}}}]},
     "monitors": [{"name": "m", "findings": [{"since": "2026-01-02T00:00:00Z", "kind": "quality", "column": "distance",
       "text": "it moved", "diagnosis": "looks multiplied by 1.609"}],
       "windows": [{"columns": [{"column": "distance", "distances": {"psi": 2.5}}]}, {"columns": [{"column": "distance", "distances": {"psi": 0.1}}]}]}],
@@ -20,7 +23,9 @@ TEST(Report, APageHoldsTextWhateverItIs) {
   const auto page = report_page(report.as_object());
   EXPECT_EQ(page.find("<b>late"), std::string::npos);
   for (const auto* part : {"Model &lt;b&gt;late", "a &amp; b", "0.74 to 0.76", "not &lt;for&gt; cargo",
-                           "looks multiplied by 1.609", "<svg", "/v1/alerts/history: denied", "user/acme/ada"})
+                           "looks multiplied by 1.609", "<svg", "/v1/alerts/history: denied", "user/acme/ada",
+                           "By origin", "<td>SEA</td><td>0.7</td><td>0.6 to 0.8</td>", "auc 0.75; at least &lt;0.7&gt;",
+                           "approve sure", "approved by user/eve"})
     EXPECT_NE(page.find(part), std::string::npos) << part;
   EXPECT_EQ(page.find("system/cpu"), std::string::npos);
   EXPECT_FALSE(report_page({}).empty());

@@ -17,19 +17,22 @@ namespace falaj {
 template <>
 struct Shape<cli::Context> {
   static constexpr std::string_view name = "Context";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &cli::Context::name, "Its name.").required().text({is_name, kNameRule}),
-                      field("url", &cli::Context::url, "The server.").required(),
-                      field("token", &cli::Context::token, "An API token.").secret(),
-                      field("ca_file", &cli::Context::ca_file, "Certificates to trust."),
-                      field("tenant", &cli::Context::tenant, "Default tenant."),
-                      field("project", &cli::Context::project, "Default project."));
+  static Fields fields() {
+    return {field("name", &cli::Context::name, "Its name.").required().text({is_name, kNameRule}),
+            field("url", &cli::Context::url, "The server.").required(),
+            field("token", &cli::Context::token, "An API token.").secret(),
+            field("ca_file", &cli::Context::ca_file, "Certificates to trust."),
+            field("tenant", &cli::Context::tenant, "Default tenant."),
+            field("project", &cli::Context::project, "Default project.")};
+  }
 };
 template <>
 struct Shape<cli::Contexts> {
   static constexpr std::string_view name = "Contexts";
-  static constexpr auto fields = std::make_tuple(field("current", &cli::Contexts::current, "The one in use."),
-                                                 field("contexts", &cli::Contexts::all, "All of them."));
+  static Fields fields() {
+    return {field("current", &cli::Contexts::current, "The one in use."),
+            field("contexts", &cli::Contexts::all, "All of them.")};
+  }
 };
 }  // namespace falaj
 

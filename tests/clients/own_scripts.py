@@ -4,8 +4,9 @@
 
     tests/clients/own_scripts.py [--binary build/release/bin/falaj] [--slurm]
 
-With --slurm they run on a throw-away Slurm cluster instead of this machine. Both times the same must be learned, each epoch be logged once, and a version of the model be there. Needs ./setup
---clients; a script whose library is not there is skipped, and that is said. Ends with one line: N passed, M failed.
+With --slurm they run on a throw-away Slurm cluster instead of this machine. Both times the same must be learned, each
+epoch be logged once, and a version of the model be there. Needs ./setup --clients; a script whose library is not there is
+skipped, and that is said. Ends with one line: N passed, M failed.
 """
 
 import argparse
@@ -63,18 +64,25 @@ class OwnScript:
     def must(self, *argv, **kwargs):
         return self.server.must(*argv, *PROJECT, **kwargs)
 
-    def submit(self, stopped):
+    def submit(self):
         text = (EXAMPLES / f"{self.name}.yaml").read_text()
         text = text.replace("PYTHON: python3", f"PYTHON: {self.python}, PYTHONPATH: '{self.path}'")
         text = text.replace('EPOCHS: "20"', f'EPOCHS: "{EPOCHS}"')
         text = text.replace("spec:\n", f"spec:\n  executor: {self.executor}\n")
-        job = self.must("submit", "-f", "-", text=text).split()[0]
-        if stopped:
-            self.until(lambda: self.epochs(job) >= 3, job)
-            self.must("job", "requeue", job)
+        return self.must("submit", "-f", "-", text=text).split()[0]
+
+    def stop(self):
+        """In the middle, once; says whether that is done. One that was quicker than we are is started again."""
+        if not self.is_stopped and self.job(self.stopped)["phase"] == "succeeded":
+            self.stopped = self.submit()
+            self.jobs += 1
+        if not self.is_stopped and self.epochs(self.stopped) >= 3:
+            self.is_stopped = self.server.command("job", "requeue", self.stopped, *PROJECT).returncode == 0
+        return self.is_stopped
+
+    def finish(self, job):
         self.until(lambda: self.job(job)["phase"] in ("succeeded", "failed", "cancelled"), job)
         assert self.job(job)["phase"] == "succeeded", self.said(job)
-        return job
 
     def job(self, job):
         return json.loads(self.must("job", "show", job, "-o", "json"))
@@ -103,8 +111,14 @@ class OwnScript:
             assert self.job(job)["phase"] != "failed", self.said(job)
             time.sleep(0.05)
 
-    def run(self):
-        whole, stopped = self.submit(False), self.submit(True)
+    def start(self):
+        self.whole, self.stopped = self.submit(), self.submit()
+        self.jobs, self.is_stopped = 2, False
+
+    def check(self):
+        whole, stopped = self.whole, self.stopped
+        for job in (whole, stopped):
+            self.finish(job)
         curves = [sorted((point["step"], point["value"]) for point in self.history(job)) for job in (whole, stopped)]
         assert [step for step, _ in curves[0]] == list(range(1, EPOCHS + 1)), curves[0]
         assert curves[0][-1][1] > 0.75, curves[0][-1]
@@ -112,7 +126,7 @@ class OwnScript:
         assert "going on after epoch" in self.must("job", "logs", stopped), self.said(stopped)
         assert curves[1] == curves[0], "stopped and gone on, something else was learned"
         versions = json.loads(self.must("model", "show", f"own-{self.name}", "-o", "json"))["versions"]
-        assert len(versions) == 2, versions
+        assert len(versions) == self.jobs, versions
 
 
 def with_python_shown(arguments):
@@ -130,7 +144,7 @@ def on_a_cluster(binary):
     """This script again, inside the namespaces of a cluster."""
     control = servers.ROOT / "tests/servers/slurm/run"
     with tempfile.TemporaryDirectory(prefix="own-slurm-") as directory:
-        with subprocess.Popen([control, "cluster", directory, "2"], stdout=subprocess.DEVNULL) as cluster:
+        with subprocess.Popen([control, "cluster", directory, "4"], stdout=subprocess.DEVNULL) as cluster:
             try:
                 deadline = time.monotonic() + servers.START_SECONDS
                 while not (pathlib.Path(directory) / "ready").exists():
@@ -184,19 +198,27 @@ def main():
         try:
             (place / "rows.csv").write_text(rows())
             server.must("dataset", "create", "late-train", "--from", str(place / "rows.csv"), *PROJECT)
+            scripts = []  # all at once: they mostly wait
             for name, module in (("sklearn", "sklearn"), ("pytorch", "torch")):
                 shown = pathlib.Path(arguments.cluster) if arguments.cluster else SHOWN
                 python = servers.python_of(3) if arguments.cluster else SHOWN / "mlflow/bin/python"
                 path = library_path(python, module, shown / "debian")
                 if path is None:
-                    print(f"SKIPPED own script {name}: no {module} that {python} can import", flush=True)
+                    print(f"result SKIPPED own script {name}: no {module} that {python} can import", flush=True)
                     continue
+                scripts.append(OwnScript(server, name, python, path, executor))
+                scripts[-1].start()
+            waiting = time.monotonic() + SECONDS_MAX
+            while not all([script.stop() for script in scripts]) and time.monotonic() < waiting:
+                time.sleep(0.05)
+            for script in scripts:
+                what = f"own script {script.name} on {executor}"
                 try:
-                    OwnScript(server, name, python, path, executor).run()
-                    print(f"ok   own script {name} on {executor}", flush=True)
+                    script.check()
+                    print(f"result {what}: stopped and gone on, the same was learned", flush=True)
                     passed += 1
                 except AssertionError as wrong:
-                    print(f"FAIL own script {name} on {executor}: {wrong}", flush=True)
+                    print(f"FAIL {what}: {wrong}", flush=True)
                     failed += 1
         finally:
             server.stop()

@@ -2,9 +2,10 @@
 // flow_drill [--kills N] [--seed S] FALAJ_BINARY
 //
 // A pipeline makes a dataset, two files of it, a model of the files, and moves an alias. At random moments of its runs
-// the server, or the keeper that holds its jobs, is killed with -9 and started again. Every run must come to its end as
-// if nothing had happened: each step has one job, the dataset one more version, the model one more version with the
-// bytes that follow from the parameters, the alias one more promotion.
+// one of these is killed with -9: the server, which is started again; the keeper that holds its jobs; both; the
+// processes of a step. Every run must come to its end as if nothing had happened: each step has one job, the dataset
+// one more version, the model one more version with the bytes that follow from the parameters, the alias one more
+// promotion.
 
 #include <stdlib.h>
 
@@ -43,14 +44,17 @@ spec:
     - name: rows
       sql: {query: "SELECT range AS i FROM range(${{params.n}})", into: counted}
     - name: first
+      retries: {max: 3, backoff: 100ms}
       run: {command: [sh, -c, "sleep 0.1; echo first ${{params.n}} ${{steps.rows.outputs.rows}} >$FALAJ_OUTPUTS/out"],
             cpus: 0.1, memory: 64MiB}
     - name: second
+      retries: {max: 3, backoff: 100ms}
       run: {command: [sh, -c, "sleep 0.1; echo second ${{params.n}} >$FALAJ_OUTPUTS/out"], cpus: 0.1, memory: 64MiB}
       after: [rows]
     - name: model
+      retries: {max: 3, backoff: 100ms}
       run:
-        command: [sh, -c, "mkdir $FALAJ_OUTPUTS/model; cat $FALAJ_INPUTS/a/out $FALAJ_INPUTS/b/out >$FALAJ_OUTPUTS/model/weights"]
+        command: [sh, -c, "mkdir -p $FALAJ_OUTPUTS/model; sleep 0.1; cat $FALAJ_INPUTS/a/out $FALAJ_INPUTS/b/out >$FALAJ_OUTPUTS/model/weights"]
         inputs: [{name: a, artifact: "${{steps.first.outputs.run}}/out"}, {name: b, artifact: "${{steps.second.outputs.run}}/out"}]
         cpus: 0.1
         memory: 64MiB
@@ -81,23 +85,27 @@ class FlowDrill {
       return json::value();
     });
     const auto took = one(1, std::nullopt);
-    std::int64_t server = 0, keeper = 0;
+    std::map<Victim, std::int64_t> killed;
     for (std::int64_t i = 1; i <= kills; ++i) {
-      const auto moment = sys::Micros(random_.below(static_cast<std::uint64_t>(took.count())));
-      const bool both = i % 4 == 0;
-      (both ? keeper : server) += 1;
-      one(i + 1, Kill{moment, both});
+      const auto victim = static_cast<Victim>(i % 4);
+      killed[victim] += 1;
+      one(i + 1, Kill{sys::Micros(random_.below(static_cast<std::uint64_t>(took.count()))), victim});
     }
     fmt::print(
-        "result pipeline: {} kills of the server and {} of the server and the keeper of its jobs, at random moments of "
-        "{:.1f} s; {} runs came to the same end: 1 dataset version, 3 jobs, 1 model version and 1 promotion each\n",
-        server, keeper, std::chrono::duration<double>(took).count(), kills + 1);
+        "result pipeline: killed at random moments of {:.1f} s: {} times the server, {} the keeper of its jobs, {} "
+        "both, "
+        "{} the processes of a step ({} of them while it ran); {} runs came to the same end: 1 dataset version, 3 "
+        "jobs, "
+        "1 model version and 1 promotion each\n",
+        std::chrono::duration<double>(took).count(), killed[Victim::server], killed[Victim::keeper],
+        killed[Victim::both], killed[Victim::step], steps_hit_, kills + 1);
   }
 
  private:
+  enum class Victim { server, keeper, both, step };
   struct Kill {
     sys::Micros after;
-    bool keeper = false;
+    Victim victim = Victim::server;
   };
 
   json::value call(const std::function<json::value(client::ApiClient&)>& what) {
@@ -123,9 +131,11 @@ class FlowDrill {
     id = std::string(begin().at("id").as_string());
     if (kill) {
       pause(static_cast<std::uint64_t>(kill->after.count()));
-      program_->kill();
-      if (kill->keeper) kill_keeper();
-      program_->start();
+      const bool server = kill->victim == Victim::server || kill->victim == Victim::both;
+      if (server) program_->kill();
+      if (kill->victim == Victim::keeper || kill->victim == Victim::both) kill_keeper();
+      if (kill->victim == Victim::step) kill_step(id);
+      if (server) program_->start();
       if (std::string(begin().at("id").as_string()) != id) throw Error(Code::corrupt, "the same key began another run");
     }
     for (;;) {
@@ -174,14 +184,39 @@ class FlowDrill {
     if (bytes != fmt::format("first {0} {0}\nsecond {0}\n", n)) wrong("the model has other bytes: " + bytes);
   }
 
-  // The process that holds the jobs of this server, wherever it is among all others.
-  void kill_keeper() {
+  // Every process on this machine for which `is` holds of what /proc says under `file`. How many there were.
+  static std::size_t kill_where(const char* file, const std::function<bool(const std::string& text)>& is) {
+    std::size_t many = 0;
     for (const auto& entry : fs::directory_iterator("/proc")) {
       const auto pid = parse_int(entry.path().filename().string());
-      if (!pid) continue;
-      const auto line = read_text(entry.path().string() + "/cmdline");
-      if (line.find("falaj-keeper") != std::string::npos && line.find(directory_) != std::string::npos)
-        ::kill(static_cast<pid_t>(*pid), SIGKILL);
+      if (!pid || !is(read_text(entry.path().string() + "/" + file))) continue;
+      many += ::kill(static_cast<pid_t>(*pid), SIGKILL) == 0;
+    }
+    return many;
+  }
+
+  // The process that holds the jobs of this server.
+  void kill_keeper() {
+    kill_where("cmdline", [&](const std::string& text) {
+      return text.find("falaj-keeper") != std::string::npos && text.find(directory_) != std::string::npos;
+    });
+  }
+
+  // What runs a job of this run, as soon as one runs; nothing when the run is over before.
+  void kill_step(const std::string& id) {
+    for (;;) {
+      const auto run = get("/v1/pipeline-runs/" + id);
+      for (const auto& step : run.at("steps").as_array()) {
+        const auto* job = step.as_object().if_contains("job");
+        if (!job || !job->is_string() || step.at("phase").as_string() != "running") continue;
+        const auto mark = "FALAJ_JOB_ID=" + std::string(job->get_string());
+        if (kill_where("environ", [&](const std::string& text) { return text.find(mark) != std::string::npos; }) == 0)
+          continue;
+        ++steps_hit_;
+        return;
+      }
+      const std::string_view phase = run.at("phase").as_string();
+      if (phase != "queued" && phase != "running") return;
     }
   }
 
@@ -189,6 +224,7 @@ class FlowDrill {
   sys::SimRandom random_;
   std::string directory_;
   std::unique_ptr<Program> program_;
+  std::int64_t steps_hit_ = 0;
 };
 
 int drill(int argc, char** argv) {

@@ -5,17 +5,21 @@
 //   - its versions are swapped, its shares shifted and rolled back,
 //   - a version that is no model is promoted,
 //   - the control plane is killed with -9 and started again,
-//   - the worker of falaj-serve is killed with -9, then falaj-serve itself.
+//   - the worker of falaj-serve is killed with -9, then falaj-serve itself,
+//   - canaries begin whose models predict otherwise, are slow, crash their process, or take ever more memory,
+//   - tokens are revoked, also while a large model is fetched and loaded.
 // Every answer must be the one of a version that was served then. A switch must cost no request at all; a kill of the
-// worker or of falaj-serve only those in flight, and it must be back within a second.
+// worker or of falaj-serve only those in flight, and it must be back within a second; so must a token be refused.
 
 #include <signal.h>
 #include <stdlib.h>
 
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -38,17 +42,80 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLookUs = 2'000;
 constexpr sys::Micros kPatience = std::chrono::seconds(30);
-constexpr int kClients = 4;
+constexpr std::size_t kClients = 4;
 const client::Query kProject{{"scope", "/t/default/p/default"}};
 const std::string kMlflow = "/mlflow/default/default/api/2.0/";
 
-// y = x * version, so that an answer tells who gave it.
+constexpr std::int64_t kOff = 5, kSlow = 6, kCrashing = 7, kGreedy = 8;  // versions of the bad models
+constexpr int kRevoked = 3;
+constexpr std::int64_t kLargeRows = 4096, kLargeColumns = 2048;  // of a model that takes long to load: 32 MiB
+
+std::string number(graph::Graph& graph, float value) {
+  return graph.add_constant(graph::Tensor::of<float>({}, std::vector<float>{value}));
+}
+std::string whole(graph::Graph& graph, const std::string& value) {
+  return graph.add_node("Cast", {value}, {{"to", std::int64_t{7}}});
+}
+std::string real(graph::Graph& graph, const std::string& value) {
+  return graph.add_node("Cast", {value}, {{"to", std::int64_t{1}}});
+}
+
+// Nothing, in the form of x, as a model that is bad in its way comes to it.
+std::string nothing_by(graph::Graph& graph, const std::string& x, std::int64_t version) {
+  const auto none = number(graph, 0);
+  const auto nil = graph.add_node("Mul", {x, none});
+  if (version == kSlow) {  // some milliseconds of multiplying
+    constexpr std::int64_t kWide = 1'000;
+    const auto into = graph.add_constant(graph::Tensor::of<float>({1, kWide}, std::vector<float>(kWide, 0)));
+    const auto by = graph.add_constant(
+        graph::Tensor::of<float>({kWide, kWide}, std::vector<float>(static_cast<std::size_t>(kWide * kWide), 0)));
+    auto wide = graph.add_node("MatMul", {x, into});
+    for (int i = 0; i < 20; ++i) wide = graph.add_node("MatMul", {wide, by});
+    const auto back = graph.add_constant(graph::Tensor::of<float>({kWide, 1}, std::vector<float>(kWide, 0)));
+    return graph.add_node("MatMul", {wide, back});
+  }
+  if (version == kCrashing) {  // the least whole number by -1 when x is 50, which no processor can say
+    const auto off = whole(graph, graph.add_node("Sub", {x, number(graph, 51)}));
+    const auto least = graph.add_constant(
+        graph::Tensor::of<std::int64_t>({}, std::vector<std::int64_t>{std::numeric_limits<std::int64_t>::min()}));
+    const auto some = graph.add_node("Add", {off, graph.add_node("Mul", {off, off})});  // 0 only where off is -1 or 0
+    const auto by = graph.add_node(
+        "Sub", {some, graph.add_constant(graph::Tensor::of<std::int64_t>({}, std::vector<std::int64_t>{1}))});
+    const auto divided = graph.add_node("Div", {least, by});
+    return graph.add_node("Mul", {real(graph, divided), none});
+  }
+  if (version == kGreedy) {  // x times 16 MiB
+    const auto most = graph.add_node("ReduceMax", {x}, {{"keepdims", std::int64_t{0}}});
+    const auto many = graph.add_node("Mul", {most, number(graph, 4 << 20)});
+    const auto one = graph.add_constant(graph::Tensor::of<std::int64_t>({1}, std::vector<std::int64_t>{1}));
+    const auto size = graph.add_node("Reshape", {whole(graph, many), one});
+    const auto filled = graph.add_node("ConstantOfShape", {size});
+    const auto sum = graph.add_node("ReduceMax", {filled}, {{"keepdims", std::int64_t{0}}});
+    return graph.add_node("Mul", {x, sum});
+  }
+  return nil;
+}
+
+// y = x * version, so that an answer tells who gave it; one model adds a thousand.
 Bytes model_of(std::int64_t version) {
   graph::Graph graph;
   const auto x = graph.add_input("x", graph::Element::float32, {std::string("rows"), std::int64_t{1}});
-  const auto by = graph.add_constant(graph::Tensor::of<float>({}, std::vector<float>{static_cast<float>(version)}));
-  graph.add_output("y", graph.add_node("Mul", {x, by}), graph::Element::float32,
-                   {std::string("rows"), std::int64_t{1}});
+  auto y = graph.add_node("Mul", {x, number(graph, static_cast<float>(version))});
+  if (version > 4) y = graph.add_node("Add", {y, nothing_by(graph, x, version)});
+  if (version == kOff) y = graph.add_node("Add", {y, number(graph, 1'000)});
+  graph.add_output("y", y, graph::Element::float32, {std::string("rows"), std::int64_t{1}});
+  return graph::serialise(graph);
+}
+
+// x times a matrix; `seed` makes it another.
+Bytes large_model(std::uint32_t seed) {
+  std::vector<float> values(static_cast<std::size_t>(kLargeRows * kLargeColumns));
+  for (auto& value : values) value = static_cast<float>((seed = seed * 1'664'525 + 1'013'904'223) >> 8) * 0x1.0p-24f;
+  graph::Graph graph;
+  const auto x = graph.add_input("x", graph::Element::float32, {std::string("rows"), kLargeRows});
+  const auto by = graph.add_constant(graph::Tensor::of<float>({kLargeRows, kLargeColumns}, values));
+  graph.add_output("y", graph.add_node("MatMul", {x, by}), graph::Element::float32,
+                   {std::string("rows"), kLargeColumns});
   return graph::serialise(graph);
 }
 
@@ -62,7 +129,7 @@ struct Seen {
 class Clients {
  public:
   Clients(std::function<client::Target()> target) : target_(std::move(target)) {
-    for (int i = 0; i < kClients; ++i) threads_.emplace_back([this] { ask(); });
+    for (std::size_t i = 0; i < kClients; ++i) threads_.emplace_back([this, i] { ask(i); });
   }
   ~Clients() {
     stopping_ = true;
@@ -72,9 +139,14 @@ class Clients {
     Lock lock(mu_);
     return std::exchange(seen_, {});
   }
+  // How often each of them was answered: who was since has told what happened to it before.
+  std::array<std::int64_t, kClients> answered() {
+    Lock lock(mu_);
+    return answered_;
+  }
 
  private:
-  void ask() {
+  void ask(std::size_t client) {
     std::unique_ptr<client::ApiClient> api;
     for (std::int64_t i = 0; !stopping_; ++i) {
       try {
@@ -86,8 +158,9 @@ class Clients {
         const auto y = answer.at("rows").at(0).at("y").to_number<double>();
         Lock lock(mu_);
         ++seen_.answers;
+        ++answered_[client];
         ++seen_.by_version[version];
-        if (y != x * std::stod(version)) ++seen_.wrong;
+        if (y != x * std::stod(version) + (version == std::to_string(kOff) ? 1'000 : 0)) ++seen_.wrong;
       } catch (const Error& e) {
         Lock lock(mu_);
         const bool told = std::string_view(e.what()).find("request to") == std::string_view::npos;
@@ -102,6 +175,7 @@ class Clients {
   std::atomic<bool> stopping_ = false;
   Mutex mu_;
   Seen seen_ GUARDED_BY(mu_);
+  std::array<std::int64_t, kClients> answered_ GUARDED_BY(mu_){};
   std::vector<std::thread> threads_;
 };
 
@@ -111,8 +185,9 @@ class Drill {
     std::string pattern = (fs::temp_directory_path() / "falaj-serve-XXXXXX").string();
     if (!mkdtemp(pattern.data())) throw Error(Code::unavailable, "no temporary directory");
     directory_ = pattern;
-    program_ = std::make_unique<Program>(std::move(binary), data(), directory_ + "/log",
-                                         std::vector<std::string>{"--set", "log_level=error"});
+    program_ =
+        std::make_unique<Program>(std::move(binary), data(), directory_ + "/log",
+                                  std::vector<std::string>{"--set", "log_level=error", "--set", "serving.memory=1GiB"});
     connect();
   }
   ~Drill() {
@@ -126,6 +201,7 @@ class Drill {
   void run(int rounds) {
     for (std::int64_t version = 1; version <= 3; ++version) register_version(model_of(version));
     register_version(to_bytes("no model at all"));
+    for (const auto bad : {kOff, kSlow, kCrashing, kGreedy}) register_version(model_of(bad));
     declare(1);
     clients_ = std::make_unique<Clients>([this] {
       Lock lock(mu_);
@@ -136,14 +212,19 @@ class Drill {
       swap();
       share();
       promote_rubbish();
+      revoke(round);
       kill_control_plane();
       kill_worker();
       kill_serving();
+      for (const auto bad : {kOff, kSlow, kGreedy, kCrashing}) try_canary(bad);
     }
   }
 
-  std::int64_t answers = 0, swaps = 0, cut_off = 0;
+  std::int64_t answers = 0, swaps = 0, cut_off = 0, own_failures = 0;
   std::int64_t worker_back_us = 0, serving_back_us = 0, swap_us = 0;
+  std::int64_t revoked_us = 0, revoked_beside_us = 0;  // the slowest; beside: while a large model is brought
+  int revoked_beside = 0;                              // of those, before it was ready
+  std::string canaries;                                // what became of them, in words
 
  private:
   std::string data() const { return directory_ + "/data"; }
@@ -154,7 +235,7 @@ class Drill {
     token_ = program_->token();
   }
 
-  void register_version(const Bytes& bytes) {
+  void register_version(const Bytes& bytes, const std::string& model = "scale") {
     const auto run = api_->post(kMlflow + "mlflow/runs/create", json::object{{"experiment_id", "0"}});
     const auto& info = run.at("run").at("info");
     const auto id = std::string(info.at("run_id").as_string());
@@ -163,19 +244,19 @@ class Drill {
         kMlflow + fmt::format("mlflow-artifacts/artifacts/0/{}/artifacts/model/model.onnx", id), {},
         [&]() -> Bytes { return std::exchange(sent, true) ? Bytes() : bytes; }, bytes.size(), net::Method::put);
     try {
-      api_->post(kMlflow + "mlflow/registered-models/create", json::object{{"name", "scale"}});
+      api_->post(kMlflow + "mlflow/registered-models/create", json::object{{"name", model}});
     } catch (const Error& e) {
       if (e.code() != Code::exists && e.code() != Code::invalid) throw;
     }
     api_->post(kMlflow + "mlflow/model-versions/create",
-               json::object{{"name", "scale"}, {"source", fmt::format("runs:/{}/model", id)}, {"run_id", id}});
+               json::object{{"name", model}, {"source", fmt::format("runs:/{}/model", id)}, {"run_id", id}});
   }
 
-  void apply(const std::string& variants) {
+  void apply(const std::string& variants, const std::string& more = "", const std::string& name = "scale") {
     const auto text = fmt::format(
-        "{{apiVersion: falaj/v1, kind: Endpoint, metadata: {{name: scale, tenant: default, project: default}}, spec: "
-        "{{variants: [{}]}}}}",
-        variants);
+        "{{apiVersion: falaj/v1, kind: Endpoint, metadata: {{name: {}, tenant: default, project: default}}, spec: "
+        "{{variants: [{}]{}}}}}",
+        name, variants, more);
     api_->post("/v1/apply", json::object{{"sources", json::array{json::object{{"file", "drill"}, {"text", text}}}},
                                          {"dry_run", false}});
   }
@@ -253,6 +334,44 @@ class Drill {
     declare(1);
   }
 
+  // How long a token that is taken back is still good for.
+  std::int64_t revoke_one() {
+    const auto made = api_->post("/v1/tokens", json::object{{"name", "drill"}});
+    std::string url;
+    {
+      Lock lock(mu_);
+      url = serve_url_;
+    }
+    client::ApiClient asking(client::Target{url, std::string(made.at("token").as_string()), "", ""}, 1);
+    const auto answers = [&] {
+      try {
+        asking.post("/v2/models/scale/predict", json::object{{"rows", json::array{json::object{{"x", 1.0}}}}});
+        return true;
+      } catch (const Error& e) {
+        if (e.code() != Code::unauthenticated) throw;
+        return false;
+      }
+    };
+    until("a new token is known", answers);
+    if (before_revoking_) before_revoking_();
+    const auto began = clock_.now();
+    api_->del("/v1/tokens/" + std::string(made.at("id").as_string()));
+    until("a revoked token is refused", [&] { return !answers(); });
+    return (clock_.now() - began).count();
+  }
+
+  void revoke(int round) {
+    for (int i = 0; i < kRevoked; ++i) revoked_us = std::max(revoked_us, revoke_one());
+    register_version(large_model(static_cast<std::uint32_t>(round)), "large");
+    before_revoking_ = [&] { apply(fmt::format("{{name: only, model: large, version: {}}}", round + 1), "", "large"); };
+    revoked_beside_us = std::max(revoked_beside_us, revoke_one());
+    before_revoking_ = nullptr;
+    const auto is_ready = [&] { return api_->get("/v1/serving/endpoints/large", kProject).at("ready").as_bool(); };
+    revoked_beside += !is_ready();
+    until("the large model is ready", is_ready);
+    look("tokens are revoked", false);
+  }
+
   void kill_control_plane() {
     program_->kill();
     for (int i = 0; i < 50; ++i) {
@@ -292,7 +411,18 @@ class Drill {
     wait_for("1", "the worker was killed", true);
     worker_back_us = std::max(worker_back_us, (clock_.now() - began).count());
     wait_ready();
-    look("the worker is back", true);
+    wait_for_all("the worker is back");
+  }
+  // Until every client was answered again: what was cut off is told by then, however busy the machine.
+  void wait_for_all(const std::string& during) {
+    const auto before = clients_->answered();
+    until("all are answered: " + during, [&] {
+      const auto now = clients_->answered();
+      for (std::size_t i = 0; i < now.size(); ++i)
+        if (now[i] == before[i]) return false;
+      return true;
+    });
+    look(during, true);
   }
 
   void kill_serving() {
@@ -300,6 +430,7 @@ class Drill {
     const auto began = clock_.now();
     ::kill(before, SIGKILL);
     until("falaj-serve is started again", [&] { return supervisor() != before && supervisor() > 0; });
+    look("falaj-serve was killed", true);  // what the old one had answered is no sign of the new one
     until("it answers", [&] {
       const auto reported = view().at("urls").as_array();
       for (const auto& url : reported) {
@@ -310,8 +441,39 @@ class Drill {
     });
     serving_back_us = std::max(serving_back_us, (clock_.now() - began).count());
     wait_ready();
-    pause(200'000);
-    look("falaj-serve is back", true);
+    wait_for_all("falaj-serve is back");
+  }
+
+  // A bad model begins as a canary and is taken back by itself. Requests that it answered wrongly or not at all are its
+  // own; nobody else's may be touched, unless it ends the process.
+  void try_canary(std::int64_t bad) {
+    const auto guard = bad == kOff ? ", shiftMax: 0.2" : "";
+    const auto began = clock_.now();
+    apply("{name: champion, model: scale, version: 1}, {name: new, model: scale, version: " + std::to_string(bad) +
+              ", weight: 0}",
+          fmt::format(", canary: {{variant: new, steps: [20, 100], every: 1m, requestsMin: 50{}}}", guard));
+    json::value last;
+    until(fmt::format("canary {} is rolled back", bad), [&] {
+      const auto history = api_->get("/v1/serving/endpoints/scale/history", kProject);
+      last = history.at("items").at(0);
+      look_aside(bad);
+      return last.at("why").as_string().find(bad == kCrashing ? "cannot be served" : "rolled back") !=
+             std::string_view::npos;
+    });
+    const auto took = (clock_.now() - began).count();
+    fmt::format_to(std::back_inserter(canaries), "; {} ms: {}", took / 1000, std::string(last.at("why").as_string()));
+    declare(1);
+    wait_for("1", "a canary was taken back", true);
+  }
+  void look_aside(std::int64_t bad) {
+    const auto seen = clients_->take();
+    answers += seen.answers;
+    cut_off += seen.broken;
+    own_failures += seen.refused;
+    if (seen.wrong > 0) throw Error(Code::corrupt, fmt::format("{} answers were wrong", seen.wrong));
+    if (bad != kGreedy && bad != kCrashing && seen.refused + seen.broken > 0)
+      throw Error(Code::corrupt, fmt::format("canary {}: {} refused, {} cut off: {}", bad, seen.refused, seen.broken,
+                                             seen.first_trouble));
   }
 
   sys::RealClock clock_;
@@ -321,6 +483,7 @@ class Drill {
   Mutex mu_;  // guards what the clients read
   std::string serve_url_ GUARDED_BY(mu_), token_ GUARDED_BY(mu_);
   std::unique_ptr<Clients> clients_;
+  std::function<void()> before_revoking_;
 };
 
 }  // namespace
@@ -343,6 +506,12 @@ int main(int argc, char** argv) {
         "falaj-serve: {} ms, {} requests cut off by these; slowest swap {} ms\n",
         drill.answers, drill.swaps, drill.worker_back_us / 1000, drill.serving_back_us / 1000, drill.cut_off,
         drill.swap_us / 1000);
+    fmt::print(
+        "result a revoked token was refused after {} ms at most; {} ms while a large model was brought, {} of {} times "
+        "before it was ready\n",
+        drill.revoked_us / 1000, drill.revoked_beside_us / 1000, drill.revoked_beside, rounds);
+    fmt::print("result bad canaries taken back after{}; {} requests failed by their own fault\n", drill.canaries,
+               drill.own_failures);
     return 0;
   } catch (const std::exception& e) {
     fmt::print(stderr, "serve_drill: {}\n", e.what());

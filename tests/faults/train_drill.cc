@@ -145,7 +145,9 @@ class TrainDrill {
     const int port = ranks > 1 ? free_port() : 0;
     ++attempts_;
     std::vector<std::unique_ptr<sys::Child>> children;
+    std::vector<std::size_t> said;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
+      said.push_back(tasks_->log(where, rank).size());
       TrainTasks::How how;
       how.rank = rank;
       how.ranks = ranks;
@@ -162,18 +164,19 @@ class TrainDrill {
     if (!first) {
       const auto victim = random_.below(ranks);
       children[victim]->signal(SIGKILL);
-      // The others notice; who still waits to meet it is killed, as the job's executor does.
-      for (auto& child : children)
-        if (!child->wait(kNoticed)) child->signal(SIGKILL);
-      for (auto& child : children) child->wait(kTrainingMax);
-      return Ended::killed;
+      // The others notice. Who has said nothing yet may wait long to meet it: killed, as the job's executor does.
+      for (std::size_t rank = 0; rank < ranks; ++rank)
+        if (tasks_->log(where, rank).size() == said[rank] || !children[rank]->wait(kNoticed))
+          children[rank]->signal(SIGKILL);
     }
-    bool well = first->status == 0 && first->signal == 0;
-    for (std::size_t rank = 1; rank < ranks; ++rank) {
+    bool well = true, killed = false;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
       const auto exit = children[rank]->wait(kTrainingMax);
       if (!exit) throw Error(Code::deadline, "a task is left: " + tasks_->log(where, rank));
       well = well && exit->status == 0 && exit->signal == 0;
+      killed = killed || exit->signal == SIGKILL;
     }
+    if (!first && killed) return Ended::killed;  // not one that had ended by itself
     if (!well) throw Error(Code::internal, tasks_->log(where) + (ranks > 1 ? tasks_->log(where, 1) : ""));
     return Ended::well;
   }

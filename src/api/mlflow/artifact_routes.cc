@@ -28,9 +28,10 @@ using namespace api::mlflow;
 template <>
 struct Shape<ListIn> {
   static constexpr std::string_view name = "MlflowListArtifacts";
-  static constexpr auto fields =
-      std::make_tuple(field("run_id", &ListIn::run_id, "Which run."), field("run_uuid", &ListIn::run_uuid, "The same."),
-                      field("path", &ListIn::path, "A directory; the root when absent."));
+  static Fields fields() {
+    return {field("run_id", &ListIn::run_id, "Which run."), field("run_uuid", &ListIn::run_uuid, "The same."),
+            field("path", &ListIn::path, "A directory; the root when absent.")};
+  }
 };
 }  // namespace falaj
 

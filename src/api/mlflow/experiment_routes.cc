@@ -32,35 +32,39 @@ using namespace api::mlflow;
 template <>
 struct Shape<NewExperiment> {
   static constexpr std::string_view name = "MlflowNewExperiment";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &NewExperiment::name, "Unique in the project.").required(),
-      field("artifact_location", &NewExperiment::artifact_location, "Not to be given: artifacts are kept here."),
-      field("tags", &NewExperiment::tags, "Tags."));
+  static Fields fields() {
+    return {field("name", &NewExperiment::name, "Unique in the project.").required(),
+            field("artifact_location", &NewExperiment::artifact_location, "Not to be given: artifacts are kept here."),
+            field("tags", &NewExperiment::tags, "Tags.")};
+  }
 };
 template <>
 struct Shape<ExperimentIn> {
   static constexpr std::string_view name = "MlflowExperimentRequest";
-  static constexpr auto fields =
-      std::make_tuple(field("experiment_id", &ExperimentIn::experiment_id, "Which."),
-                      field("experiment_name", &ExperimentIn::experiment_name, "Which, by name."),
-                      field("new_name", &ExperimentIn::new_name, "To rename it."),
-                      field("key", &ExperimentIn::key, "Of a tag."), field("value", &ExperimentIn::value, "Of a tag."));
+  static Fields fields() {
+    return {field("experiment_id", &ExperimentIn::experiment_id, "Which."),
+            field("experiment_name", &ExperimentIn::experiment_name, "Which, by name."),
+            field("new_name", &ExperimentIn::new_name, "To rename it."), field("key", &ExperimentIn::key, "Of a tag."),
+            field("value", &ExperimentIn::value, "Of a tag.")};
+  }
 };
 template <>
 struct Shape<SearchIn> {
   static constexpr std::string_view name = "MlflowSearchExperiments";
-  static constexpr auto fields =
-      std::make_tuple(field("max_results", &SearchIn::max_results, "Most in a page."),
-                      field("page_token", &SearchIn::page_token, "From the page before."),
-                      field("filter", &SearchIn::filter, "Comparisons joined by AND."),
-                      field("order_by", &SearchIn::order_by, "Keys with ASC or DESC."),
-                      field("view_type", &SearchIn::view_type, "ACTIVE_ONLY, DELETED_ONLY or ALL."));
+  static Fields fields() {
+    return {field("max_results", &SearchIn::max_results, "Most in a page."),
+            field("page_token", &SearchIn::page_token, "From the page before."),
+            field("filter", &SearchIn::filter, "Comparisons joined by AND."),
+            field("order_by", &SearchIn::order_by, "Keys with ASC or DESC."),
+            field("view_type", &SearchIn::view_type, "ACTIVE_ONLY, DELETED_ONLY or ALL.")};
+  }
 };
 template <>
 struct Shape<DatasetsIn> {
   static constexpr std::string_view name = "MlflowSearchDatasets";
-  static constexpr auto fields =
-      std::make_tuple(field("experiment_ids", &DatasetsIn::experiment_ids, "Of which experiments.").required());
+  static Fields fields() {
+    return {field("experiment_ids", &DatasetsIn::experiment_ids, "Of which experiments.").required()};
+  }
 };
 }  // namespace falaj
 

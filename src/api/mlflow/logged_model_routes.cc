@@ -45,48 +45,56 @@ using namespace api::mlflow;
 template <>
 struct Shape<NewLoggedModelIn> {
   static constexpr std::string_view name = "MlflowNewLoggedModel";
-  static constexpr auto fields = std::make_tuple(
-      field("experiment_id", &NewLoggedModelIn::experiment_id, "Its experiment.").required(),
-      field("name", &NewLoggedModelIn::name, "A name; one is made up when absent."),
-      field("model_type", &NewLoggedModelIn::model_type, "What kind."),
-      field("source_run_id", &NewLoggedModelIn::source_run_id, "The run that makes it."),
-      field("params", &NewLoggedModelIn::params, "Params."), field("tags", &NewLoggedModelIn::tags, "Tags."));
+  static Fields fields() {
+    return {field("experiment_id", &NewLoggedModelIn::experiment_id, "Its experiment.").required(),
+            field("name", &NewLoggedModelIn::name, "A name; one is made up when absent."),
+            field("model_type", &NewLoggedModelIn::model_type, "What kind."),
+            field("source_run_id", &NewLoggedModelIn::source_run_id, "The run that makes it."),
+            field("params", &NewLoggedModelIn::params, "Params."),
+            field("tags", &NewLoggedModelIn::tags, "Tags.")};
+  }
 };
 template <>
 struct Shape<LoggedModelIn> {
   static constexpr std::string_view name = "MlflowLoggedModelRequest";
-  static constexpr auto fields = std::make_tuple(
-      field("status", &LoggedModelIn::status, "LOGGED_MODEL_READY or LOGGED_MODEL_UPLOAD_FAILED."),
-      field("allow_deleted", &LoggedModelIn::allow_deleted, "Whether a deleted one is shown."),
-      field("artifact_directory_path", &LoggedModelIn::artifact_directory_path, "A directory of its artifacts."),
-      field("artifact_file_path", &LoggedModelIn::artifact_file_path, "A file of its artifacts."),
-      field("params", &LoggedModelIn::params, "Params."), field("tags", &LoggedModelIn::tags, "Tags."));
+  static Fields fields() {
+    return {field("status", &LoggedModelIn::status, "LOGGED_MODEL_READY or LOGGED_MODEL_UPLOAD_FAILED."),
+            field("allow_deleted", &LoggedModelIn::allow_deleted, "Whether a deleted one is shown."),
+            field("artifact_directory_path", &LoggedModelIn::artifact_directory_path, "A directory of its artifacts."),
+            field("artifact_file_path", &LoggedModelIn::artifact_file_path, "A file of its artifacts."),
+            field("params", &LoggedModelIn::params, "Params."),
+            field("tags", &LoggedModelIn::tags, "Tags.")};
+  }
 };
 template <>
 struct Shape<DatasetRefIn> {
   static constexpr std::string_view name = "MlflowDatasetRef";
-  static constexpr auto fields = std::make_tuple(field("dataset_name", &DatasetRefIn::dataset_name, "Name.").required(),
-                                                 field("dataset_digest", &DatasetRefIn::dataset_digest, "Digest."));
+  static Fields fields() {
+    return {field("dataset_name", &DatasetRefIn::dataset_name, "Name.").required(),
+            field("dataset_digest", &DatasetRefIn::dataset_digest, "Digest.")};
+  }
 };
 template <>
 struct Shape<OrderByIn> {
   static constexpr std::string_view name = "MlflowLoggedModelOrder";
-  static constexpr auto fields =
-      std::make_tuple(field("field_name", &OrderByIn::field_name, "An attribute, or metrics.KEY.").required(),
-                      field("ascending", &OrderByIn::ascending, "True when absent."),
-                      field("dataset_name", &OrderByIn::dataset_name, "Only as measured on it."),
-                      field("dataset_digest", &OrderByIn::dataset_digest, "Its digest."));
+  static Fields fields() {
+    return {field("field_name", &OrderByIn::field_name, "An attribute, or metrics.KEY.").required(),
+            field("ascending", &OrderByIn::ascending, "True when absent."),
+            field("dataset_name", &OrderByIn::dataset_name, "Only as measured on it."),
+            field("dataset_digest", &OrderByIn::dataset_digest, "Its digest.")};
+  }
 };
 template <>
 struct Shape<SearchLoggedModelsIn> {
   static constexpr std::string_view name = "MlflowSearchLoggedModels";
-  static constexpr auto fields =
-      std::make_tuple(field("experiment_ids", &SearchLoggedModelsIn::experiment_ids, "Of which experiments."),
-                      field("filter", &SearchLoggedModelsIn::filter, "Comparisons joined by AND."),
-                      field("datasets", &SearchLoggedModelsIn::datasets, "Metrics count as measured on one of these."),
-                      field("order_by", &SearchLoggedModelsIn::order_by, "Fields."),
-                      field("max_results", &SearchLoggedModelsIn::max_results, "Most in a page."),
-                      field("page_token", &SearchLoggedModelsIn::page_token, "From the page before."));
+  static Fields fields() {
+    return {field("experiment_ids", &SearchLoggedModelsIn::experiment_ids, "Of which experiments."),
+            field("filter", &SearchLoggedModelsIn::filter, "Comparisons joined by AND."),
+            field("datasets", &SearchLoggedModelsIn::datasets, "Metrics count as measured on one of these."),
+            field("order_by", &SearchLoggedModelsIn::order_by, "Fields."),
+            field("max_results", &SearchLoggedModelsIn::max_results, "Most in a page."),
+            field("page_token", &SearchLoggedModelsIn::page_token, "From the page before.")};
+  }
 };
 }  // namespace falaj
 

@@ -44,19 +44,22 @@ namespace falaj {
 template <>
 struct Shape<api::mlflow::PairIn> {
   static constexpr std::string_view name = "MlflowKeyValue";
-  static constexpr auto fields = std::make_tuple(field("key", &api::mlflow::PairIn::key, "Key.").required(),
-                                                 field("value", &api::mlflow::PairIn::value, "Value."));
+  static Fields fields() {
+    return {field("key", &api::mlflow::PairIn::key, "Key.").required(),
+            field("value", &api::mlflow::PairIn::value, "Value.")};
+  }
 };
 template <>
 struct Shape<api::mlflow::MetricIn> {
   static constexpr std::string_view name = "MlflowMetric";
-  static constexpr auto fields =
-      std::make_tuple(field("key", &api::mlflow::MetricIn::key, "Key.").required(),
-                      field("value", &api::mlflow::MetricIn::value, "Value; NaN and infinities as text.").required(),
-                      field("timestamp", &api::mlflow::MetricIn::timestamp, "Milliseconds since 1970.").required(),
-                      field("step", &api::mlflow::MetricIn::step, "Step."),
-                      field("model_id", &api::mlflow::MetricIn::model_id, "Logged model it speaks of."),
-                      field("dataset_name", &api::mlflow::MetricIn::dataset_name, "Dataset it was measured on."),
-                      field("dataset_digest", &api::mlflow::MetricIn::dataset_digest, "Its digest."));
+  static Fields fields() {
+    return {field("key", &api::mlflow::MetricIn::key, "Key.").required(),
+            field("value", &api::mlflow::MetricIn::value, "Value; NaN and infinities as text.").required(),
+            field("timestamp", &api::mlflow::MetricIn::timestamp, "Milliseconds since 1970.").required(),
+            field("step", &api::mlflow::MetricIn::step, "Step."),
+            field("model_id", &api::mlflow::MetricIn::model_id, "Logged model it speaks of."),
+            field("dataset_name", &api::mlflow::MetricIn::dataset_name, "Dataset it was measured on."),
+            field("dataset_digest", &api::mlflow::MetricIn::dataset_digest, "Its digest.")};
+  }
 };
 }  // namespace falaj

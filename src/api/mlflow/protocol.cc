@@ -135,7 +135,9 @@ net::Response text_response(std::string json) {
   return response;
 }
 
-void take(bool& out, const json::value& in, const std::string& path, Faults& faults) {
+namespace {
+
+void take_plain(bool& out, const json::value& in, const std::string& path, Faults& faults) {
   if (const auto* value = in.if_bool()) {
     out = *value;
   } else if (const auto* text = in.if_string()) {
@@ -153,7 +155,7 @@ void take(bool& out, const json::value& in, const std::string& path, Faults& fau
   }
 }
 
-void take(std::int64_t& out, const json::value& in, const std::string& path, Faults& faults) {
+void take_plain(std::int64_t& out, const json::value& in, const std::string& path, Faults& faults) {
   if (const auto* value = in.if_int64()) {
     out = *value;
   } else if (const auto* number = in.if_double();
@@ -169,7 +171,7 @@ void take(std::int64_t& out, const json::value& in, const std::string& path, Fau
   }
 }
 
-void take(double& out, const json::value& in, const std::string& path, Faults& faults) {
+void take_plain(double& out, const json::value& in, const std::string& path, Faults& faults) {
   if (const auto* value = in.if_double()) {
     out = *value;
   } else if (in.is_int64()) {
@@ -194,15 +196,70 @@ void take(double& out, const json::value& in, const std::string& path, Faults& f
   }
 }
 
-void take(std::string& out, const json::value& in, const std::string& path, Faults& faults) {
+void take_plain(std::string& out, const json::value& in, const std::string& path, Faults& faults) {
   if (const auto* text = in.if_string())
     out.assign(text->data(), text->size());
   else if (in.is_number() || in.is_bool())
     out = json::serialize(in);
   else if (const auto* array = in.if_array(); array && !array->empty())
-    take(out, array->front(), path, faults);  // a query parameter given more than once
+    take_plain(out, array->front(), path, faults);  // a query parameter given more than once
   else
     faults.push_back({path, "must be text"});
+}
+
+void take_list(const shape::Type& type, void* out, const json::value& in, const std::string& path, Faults& faults) {
+  const auto* array = in.if_array();
+  if (!array) {  // one value of a repeated query parameter
+    take(*type.inner, type.add(out, {}), in, path, faults);
+    return;
+  }
+  type.clear(out, array->size());
+  for (std::size_t i = 0; i < array->size(); ++i)
+    take(*type.inner, type.add(out, {}), (*array)[i], shape::below(path, i), faults);
+}
+
+void take_structure(const shape::Type& type, void* out, const json::value& in, const std::string& path,
+                    Faults& faults) {
+  const auto* object = in.if_object();
+  if (!object) {
+    faults.push_back({path, "must be an object"});
+    return;
+  }
+  for (const auto& field : type.fields()) {
+    const auto* value = object->if_contains(field.name);
+    if (value && !value->is_null())
+      take(*field.type, shape::member_of(out, field), *value, shape::below(path, field.name), faults);
+    else if (field.bounds.required)
+      faults.push_back({shape::below(path, field.name), "is missing"});
+  }
+}
+
+}  // namespace
+
+void take(const shape::Type& type, void* out, const json::value& in, const std::string& path, Faults& faults) {
+  using Kind = shape::Type::Kind;
+  switch (type.kind) {
+    case Kind::boolean:
+      return take_plain(*static_cast<bool*>(out), in, path, faults);
+    case Kind::whole:
+      return take_plain(*static_cast<std::int64_t*>(out), in, path, faults);
+    case Kind::real:
+      return take_plain(*static_cast<double*>(out), in, path, faults);
+    case Kind::text:
+      return take_plain(*static_cast<std::string*>(out), in, path, faults);
+    case Kind::any:
+      *static_cast<json::value*>(out) = in;
+      return;
+    case Kind::optional:
+      return take(*type.inner, type.add(out, {}), in, path, faults);
+    case Kind::list:
+      return take_list(type, out, in, path, faults);
+    case Kind::structure:
+      return take_structure(type, out, in, path, faults);
+    case Kind::map:
+    case Kind::own:
+      CHECK(false, "messages of MLflow hold no such type");
+  }
 }
 
 json::value read_message(Call& call, net::Request& request, Method method) {

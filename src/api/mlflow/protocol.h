@@ -40,45 +40,7 @@ Permission allowed_in_project(std::string_view action);
 net::Response text_response(std::string json);
 
 // ---- reading: unknown fields are ignored, numbers may be text, text may be a number, null is absent.
-void take(bool& out, const json::value& in, const std::string& path, Faults& faults);
-void take(std::int64_t& out, const json::value& in, const std::string& path, Faults& faults);
-void take(double& out, const json::value& in, const std::string& path, Faults& faults);
-void take(std::string& out, const json::value& in, const std::string& path, Faults& faults);
-inline void take(json::value& out, const json::value& in, const std::string&, Faults&) { out = in; }
-template <Described T>
-void take(T& out, const json::value& in, const std::string& path, Faults& faults);
-template <class T>
-void take(std::vector<T>& out, const json::value& in, const std::string& path, Faults& faults);
-template <class T>
-void take(std::optional<T>& out, const json::value& in, const std::string& path, Faults& faults) {
-  take(out.emplace(), in, path, faults);
-}
-template <class T>
-void take(std::vector<T>& out, const json::value& in, const std::string& path, Faults& faults) {
-  const auto* array = in.if_array();
-  if (!array) {  // one value of a repeated query parameter
-    take(out.emplace_back(), in, path, faults);
-    return;
-  }
-  out.reserve(array->size());
-  for (std::size_t i = 0; i < array->size(); ++i) take(out.emplace_back(), (*array)[i], shape::below(path, i), faults);
-}
-template <Described T>
-void take(T& out, const json::value& in, const std::string& path, Faults& faults) {
-  const auto* object = in.if_object();
-  if (!object) {
-    faults.push_back({path, "must be an object"});
-    return;
-  }
-  const auto one = [&](const auto& f) {
-    const auto* value = object->if_contains(f.name);
-    if (value && !value->is_null())
-      take(out.*(f.member), *value, shape::below(path, f.name), faults);
-    else if (f.bounds.required)
-      faults.push_back({shape::below(path, f.name), "is missing"});
-  };
-  std::apply([&](const auto&... fields) { (one(fields), ...); }, Shape<T>::fields);
-}
+void take(const shape::Type& type, void* out, const json::value& in, const std::string& path, Faults& faults);
 
 json::value read_message(Call& call, net::Request& request, Method method);
 
@@ -87,7 +49,7 @@ In read(Call& call, net::Request& request, Method method) {
   const auto message = read_message(call, request, method);
   In in;
   Faults faults;
-  take(in, message, "", faults);
+  take(shape::kTypeOf<In>, &in, message, "", faults);
   refuse_if_any("the request is not valid", std::move(faults));
   return in;
 }

@@ -36,35 +36,47 @@ using namespace api::mlflow;
 template <>
 struct Shape<ModelIn> {
   static constexpr std::string_view name = "MlflowRegisteredModelRequest";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &ModelIn::name, "Which model.").required(), field("new_name", &ModelIn::new_name, "To rename it."),
-      field("description", &ModelIn::description, "For people."), field("key", &ModelIn::key, "Of a tag."),
-      field("value", &ModelIn::value, "Of a tag."), field("alias", &ModelIn::alias, "An alias."),
-      field("version", &ModelIn::version, "A version's number."), field("tags", &ModelIn::tags, "Tags."),
-      field("stages", &ModelIn::stages, "None, Staging, Production, Archived."));
+  static Fields fields() {
+    return {field("name", &ModelIn::name, "Which model.").required(),
+            field("new_name", &ModelIn::new_name, "To rename it."),
+            field("description", &ModelIn::description, "For people."),
+            field("key", &ModelIn::key, "Of a tag."),
+            field("value", &ModelIn::value, "Of a tag."),
+            field("alias", &ModelIn::alias, "An alias."),
+            field("version", &ModelIn::version, "A version's number."),
+            field("tags", &ModelIn::tags, "Tags."),
+            field("stages", &ModelIn::stages, "None, Staging, Production, Archived.")};
+  }
 };
 template <>
 struct Shape<SearchModelsIn> {
   static constexpr std::string_view name = "MlflowSearchRegistry";
-  static constexpr auto fields =
-      std::make_tuple(field("filter", &SearchModelsIn::filter, "Comparisons joined by AND."),
-                      field("page_token", &SearchModelsIn::page_token, "From the page before."),
-                      field("order_by", &SearchModelsIn::order_by, "Keys with ASC or DESC."),
-                      field("max_results", &SearchModelsIn::max_results, "Most in a page."));
+  static Fields fields() {
+    return {field("filter", &SearchModelsIn::filter, "Comparisons joined by AND."),
+            field("page_token", &SearchModelsIn::page_token, "From the page before."),
+            field("order_by", &SearchModelsIn::order_by, "Keys with ASC or DESC."),
+            field("max_results", &SearchModelsIn::max_results, "Most in a page.")};
+  }
 };
 template <>
 struct Shape<VersionIn> {
   static constexpr std::string_view name = "MlflowModelVersionRequest";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &VersionIn::name, "Which model.").required(), field("version", &VersionIn::version, "Its number."),
-      field("source", &VersionIn::source, "Where its files are: runs:/, models:/ or mlflow-artifacts:/."),
-      field("run_id", &VersionIn::run_id, "The run that made it."), field("run_link", &VersionIn::run_link, "A link."),
-      field("description", &VersionIn::description, "For people."),
-      field("model_id", &VersionIn::model_id, "The logged model it is."),
-      field("stage", &VersionIn::stage, "None, Staging, Production or Archived."),
-      field("archive_existing_versions", &VersionIn::archive_existing_versions, "Whether the others there leave it."),
-      field("key", &VersionIn::key, "Of a tag."), field("value", &VersionIn::value, "Of a tag."),
-      field("path", &VersionIn::path, "Of an artifact."), field("tags", &VersionIn::tags, "Tags."));
+  static Fields fields() {
+    return {
+        field("name", &VersionIn::name, "Which model.").required(),
+        field("version", &VersionIn::version, "Its number."),
+        field("source", &VersionIn::source, "Where its files are: runs:/, models:/ or mlflow-artifacts:/."),
+        field("run_id", &VersionIn::run_id, "The run that made it."),
+        field("run_link", &VersionIn::run_link, "A link."),
+        field("description", &VersionIn::description, "For people."),
+        field("model_id", &VersionIn::model_id, "The logged model it is."),
+        field("stage", &VersionIn::stage, "None, Staging, Production or Archived."),
+        field("archive_existing_versions", &VersionIn::archive_existing_versions, "Whether the others there leave it."),
+        field("key", &VersionIn::key, "Of a tag."),
+        field("value", &VersionIn::value, "Of a tag."),
+        field("path", &VersionIn::path, "Of an artifact."),
+        field("tags", &VersionIn::tags, "Tags.")};
+  }
 };
 }  // namespace falaj
 

@@ -78,91 +78,113 @@ using namespace api::mlflow;
 template <>
 struct Shape<NewRunIn> {
   static constexpr std::string_view name = "MlflowNewRun";
-  static constexpr auto fields = std::make_tuple(
-      field("experiment_id", &NewRunIn::experiment_id, "Its experiment."),
-      field("user_id", &NewRunIn::user_id, "Whose."),
-      field("run_name", &NewRunIn::run_name, "A name; one is made up when absent."),
-      field("start_time", &NewRunIn::start_time, "Milliseconds since 1970."), field("tags", &NewRunIn::tags, "Tags."));
+  static Fields fields() {
+    return {field("experiment_id", &NewRunIn::experiment_id, "Its experiment."),
+            field("user_id", &NewRunIn::user_id, "Whose."),
+            field("run_name", &NewRunIn::run_name, "A name; one is made up when absent."),
+            field("start_time", &NewRunIn::start_time, "Milliseconds since 1970."),
+            field("tags", &NewRunIn::tags, "Tags.")};
+  }
 };
 template <>
 struct Shape<RunIn> {
   static constexpr std::string_view name = "MlflowRunRequest";
-  static constexpr auto fields = std::make_tuple(
-      field("run_id", &RunIn::run_id, "Which run."), field("run_uuid", &RunIn::run_uuid, "The same, by older clients."),
-      field("key", &RunIn::key, "Of a param or tag."), field("value", &RunIn::value, "Of a param or tag."),
-      field("status", &RunIn::status, "RUNNING, SCHEDULED, FINISHED, FAILED or KILLED."),
-      field("end_time", &RunIn::end_time, "Milliseconds since 1970."), field("run_name", &RunIn::run_name, "New name."),
-      field("model_json", &RunIn::model_json, "A logged model, as JSON."));
+  static Fields fields() {
+    return {field("run_id", &RunIn::run_id, "Which run."),
+            field("run_uuid", &RunIn::run_uuid, "The same, by older clients."),
+            field("key", &RunIn::key, "Of a param or tag."),
+            field("value", &RunIn::value, "Of a param or tag."),
+            field("status", &RunIn::status, "RUNNING, SCHEDULED, FINISHED, FAILED or KILLED."),
+            field("end_time", &RunIn::end_time, "Milliseconds since 1970."),
+            field("run_name", &RunIn::run_name, "New name."),
+            field("model_json", &RunIn::model_json, "A logged model, as JSON.")};
+  }
 };
 template <>
 struct Shape<LogMetricIn> {
   static constexpr std::string_view name = "MlflowLogMetric";
-  static constexpr auto fields = std::make_tuple(
-      field("run_id", &LogMetricIn::run_id, "Which run."), field("run_uuid", &LogMetricIn::run_uuid, "The same."),
-      field("key", &LogMetricIn::key, "Key.").required(), field("value", &LogMetricIn::value, "Value.").required(),
-      field("timestamp", &LogMetricIn::timestamp, "Milliseconds since 1970.").required(),
-      field("step", &LogMetricIn::step, "Step."), field("model_id", &LogMetricIn::model_id, "Logged model."),
-      field("dataset_name", &LogMetricIn::dataset_name, "Dataset."),
-      field("dataset_digest", &LogMetricIn::dataset_digest, "Its digest."));
+  static Fields fields() {
+    return {field("run_id", &LogMetricIn::run_id, "Which run."),
+            field("run_uuid", &LogMetricIn::run_uuid, "The same."),
+            field<LogMetricIn>("key", &LogMetricIn::key, "Key.").required(),
+            field<LogMetricIn>("value", &LogMetricIn::value, "Value.").required(),
+            field<LogMetricIn>("timestamp", &LogMetricIn::timestamp, "Milliseconds since 1970.").required(),
+            field<LogMetricIn>("step", &LogMetricIn::step, "Step."),
+            field<LogMetricIn>("model_id", &LogMetricIn::model_id, "Logged model."),
+            field<LogMetricIn>("dataset_name", &LogMetricIn::dataset_name, "Dataset."),
+            field<LogMetricIn>("dataset_digest", &LogMetricIn::dataset_digest, "Its digest.")};
+  }
 };
 template <>
 struct Shape<LogBatchIn> {
   static constexpr std::string_view name = "MlflowLogBatch";
-  static constexpr auto fields = std::make_tuple(field("run_id", &LogBatchIn::run_id, "Which run.").required(),
-                                                 field("metrics", &LogBatchIn::metrics, "At most 1000."),
-                                                 field("params", &LogBatchIn::params, "At most 100."),
-                                                 field("tags", &LogBatchIn::tags, "At most 100."));
+  static Fields fields() {
+    return {field("run_id", &LogBatchIn::run_id, "Which run.").required(),
+            field("metrics", &LogBatchIn::metrics, "At most 1000."),
+            field("params", &LogBatchIn::params, "At most 100."), field("tags", &LogBatchIn::tags, "At most 100.")};
+  }
 };
 template <>
 struct Shape<DatasetIn> {
   static constexpr std::string_view name = "MlflowDataset";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &DatasetIn::name, "Name.").required(), field("digest", &DatasetIn::digest, "Digest.").required(),
-      field("source_type", &DatasetIn::source_type, "What kind of source."),
-      field("source", &DatasetIn::source, "Where from."), field("schema", &DatasetIn::schema, "Schema, as JSON."),
-      field("profile", &DatasetIn::profile, "Profile, as JSON."));
+  static Fields fields() {
+    return {field("name", &DatasetIn::name, "Name.").required(),
+            field("digest", &DatasetIn::digest, "Digest.").required(),
+            field("source_type", &DatasetIn::source_type, "What kind of source."),
+            field("source", &DatasetIn::source, "Where from."),
+            field("schema", &DatasetIn::schema, "Schema, as JSON."),
+            field("profile", &DatasetIn::profile, "Profile, as JSON.")};
+  }
 };
 template <>
 struct Shape<DatasetInputIn> {
   static constexpr std::string_view name = "MlflowDatasetInput";
-  static constexpr auto fields = std::make_tuple(field("dataset", &DatasetInputIn::dataset, "Which.").required(),
-                                                 field("tags", &DatasetInputIn::tags, "Tags."));
+  static Fields fields() {
+    return {field("dataset", &DatasetInputIn::dataset, "Which.").required(),
+            field("tags", &DatasetInputIn::tags, "Tags.")};
+  }
 };
 template <>
 struct Shape<ModelRefIn> {
   static constexpr std::string_view name = "MlflowModelRef";
-  static constexpr auto fields = std::make_tuple(field("model_id", &ModelRefIn::model_id, "Which.").required(),
-                                                 field("step", &ModelRefIn::step, "Step."));
+  static Fields fields() {
+    return {field("model_id", &ModelRefIn::model_id, "Which.").required(), field("step", &ModelRefIn::step, "Step.")};
+  }
 };
 template <>
 struct Shape<LogInputsIn> {
   static constexpr std::string_view name = "MlflowLogInputs";
-  static constexpr auto fields = std::make_tuple(field("run_id", &LogInputsIn::run_id, "Which run.").required(),
-                                                 field("datasets", &LogInputsIn::datasets, "Datasets read."),
-                                                 field("models", &LogInputsIn::models, "Models read or made."));
+  static Fields fields() {
+    return {field("run_id", &LogInputsIn::run_id, "Which run.").required(),
+            field("datasets", &LogInputsIn::datasets, "Datasets read."),
+            field("models", &LogInputsIn::models, "Models read or made.")};
+  }
 };
 template <>
 struct Shape<SearchRunsIn> {
   static constexpr std::string_view name = "MlflowSearchRuns";
-  static constexpr auto fields =
-      std::make_tuple(field("experiment_ids", &SearchRunsIn::experiment_ids, "Of which experiments."),
-                      field("filter", &SearchRunsIn::filter, "Comparisons joined by AND."),
-                      field("run_view_type", &SearchRunsIn::run_view_type, "ACTIVE_ONLY, DELETED_ONLY or ALL."),
-                      field("max_results", &SearchRunsIn::max_results, "Most in a page."),
-                      field("order_by", &SearchRunsIn::order_by, "Keys with ASC or DESC."),
-                      field("page_token", &SearchRunsIn::page_token, "From the page before."));
+  static Fields fields() {
+    return {field("experiment_ids", &SearchRunsIn::experiment_ids, "Of which experiments."),
+            field("filter", &SearchRunsIn::filter, "Comparisons joined by AND."),
+            field("run_view_type", &SearchRunsIn::run_view_type, "ACTIVE_ONLY, DELETED_ONLY or ALL."),
+            field("max_results", &SearchRunsIn::max_results, "Most in a page."),
+            field("order_by", &SearchRunsIn::order_by, "Keys with ASC or DESC."),
+            field("page_token", &SearchRunsIn::page_token, "From the page before.")};
+  }
 };
 template <>
 struct Shape<HistoryIn> {
   static constexpr std::string_view name = "MlflowMetricHistory";
-  static constexpr auto fields = std::make_tuple(field("run_id", &HistoryIn::run_id, "Which run."),
-                                                 field("run_uuid", &HistoryIn::run_uuid, "The same."),
-                                                 field("run_ids", &HistoryIn::run_ids, "Which runs."),
-                                                 field("metric_key", &HistoryIn::metric_key, "Which metric."),
-                                                 field("max_results", &HistoryIn::max_results, "Most points."),
-                                                 field("page_token", &HistoryIn::page_token, "From the page before."),
-                                                 field("start_step", &HistoryIn::start_step, "First step."),
-                                                 field("end_step", &HistoryIn::end_step, "Last step."));
+  static Fields fields() {
+    return {field("run_id", &HistoryIn::run_id, "Which run."),
+            field("run_uuid", &HistoryIn::run_uuid, "The same."),
+            field("run_ids", &HistoryIn::run_ids, "Which runs."),
+            field("metric_key", &HistoryIn::metric_key, "Which metric."),
+            field("max_results", &HistoryIn::max_results, "Most points."),
+            field("page_token", &HistoryIn::page_token, "From the page before."),
+            field("start_step", &HistoryIn::start_step, "First step."),
+            field("end_step", &HistoryIn::end_step, "Last step.")};
+  }
 };
 }  // namespace falaj
 

@@ -44,32 +44,36 @@ using namespace api::mlflow;
 template <>
 struct Shape<CreateIn> {
   static constexpr std::string_view name = "MlflowCreateUpload";
-  static constexpr auto fields =
-      std::make_tuple(field("path", &CreateIn::path, "The file; only its last element counts.").required(),
-                      field("num_parts", &CreateIn::num_parts, "How many parts it has.").required());
+  static Fields fields() {
+    return {field("path", &CreateIn::path, "The file; only its last element counts.").required(),
+            field("num_parts", &CreateIn::num_parts, "How many parts it has.").required()};
+  }
 };
 template <>
 struct Shape<PartIn> {
   static constexpr std::string_view name = "MlflowUploadedPart";
-  static constexpr auto fields =
-      std::make_tuple(field("part_number", &PartIn::part_number, "Its number, from 1.").required(),
-                      field("etag", &PartIn::etag, "What putting it answered.").required(),
-                      field("url", &PartIn::url, "Where it was put; not looked at."));
+  static Fields fields() {
+    return {field("part_number", &PartIn::part_number, "Its number, from 1.").required(),
+            field("etag", &PartIn::etag, "What putting it answered.").required(),
+            field("url", &PartIn::url, "Where it was put; not looked at.")};
+  }
 };
 template <>
 struct Shape<CompleteIn> {
   static constexpr std::string_view name = "MlflowCompleteUpload";
-  static constexpr auto fields =
-      std::make_tuple(field("path", &CompleteIn::path, "The file, as the upload was created with.").required(),
-                      field("upload_id", &CompleteIn::upload_id, "Which upload.").required(),
-                      field("parts", &CompleteIn::parts, "All of them, in order.").required());
+  static Fields fields() {
+    return {field("path", &CompleteIn::path, "The file, as the upload was created with.").required(),
+            field("upload_id", &CompleteIn::upload_id, "Which upload.").required(),
+            field("parts", &CompleteIn::parts, "All of them, in order.").required()};
+  }
 };
 template <>
 struct Shape<AbortIn> {
   static constexpr std::string_view name = "MlflowAbortUpload";
-  static constexpr auto fields =
-      std::make_tuple(field("path", &AbortIn::path, "The file, as the upload was created with.").required(),
-                      field("upload_id", &AbortIn::upload_id, "Which upload.").required());
+  static Fields fields() {
+    return {field("path", &AbortIn::path, "The file, as the upload was created with.").required(),
+            field("upload_id", &AbortIn::upload_id, "Which upload.").required()};
+  }
 };
 }  // namespace falaj
 

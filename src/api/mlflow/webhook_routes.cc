@@ -29,19 +29,23 @@ using namespace api::mlflow;
 template <>
 struct Shape<EventIn> {
   static constexpr std::string_view name = "MlflowWebhookEvent";
-  static constexpr auto fields = std::make_tuple(
-      field("entity", &EventIn::entity, "REGISTERED_MODEL, MODEL_VERSION, MODEL_VERSION_TAG, ...").required(),
-      field("action", &EventIn::action, "CREATED, SET, DELETED").required());
+  static Fields fields() {
+    return {field("entity", &EventIn::entity, "REGISTERED_MODEL, MODEL_VERSION, MODEL_VERSION_TAG, ...").required(),
+            field("action", &EventIn::action, "CREATED, SET, DELETED").required()};
+  }
 };
 template <>
 struct Shape<WebhookIn> {
   static constexpr std::string_view name = "MlflowWebhookRequest";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &WebhookIn::name, "For people."), field("description", &WebhookIn::description, "For people."),
-      field("url", &WebhookIn::url, "Where events are sent."),
-      field("secret", &WebhookIn::secret, "Signs what is sent; never given out.").secret(),
-      field("status", &WebhookIn::status, "ACTIVE or DISABLED."), field("events", &WebhookIn::events, "Which events."),
-      field("event", &WebhookIn::event, "To test with."));
+  static Fields fields() {
+    return {field("name", &WebhookIn::name, "For people."),
+            field("description", &WebhookIn::description, "For people."),
+            field("url", &WebhookIn::url, "Where events are sent."),
+            field("secret", &WebhookIn::secret, "Signs what is sent; never given out.").secret(),
+            field("status", &WebhookIn::status, "ACTIVE or DISABLED."),
+            field("events", &WebhookIn::events, "Which events."),
+            field("event", &WebhookIn::event, "To test with.")};
+  }
 };
 }  // namespace falaj
 

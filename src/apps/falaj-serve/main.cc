@@ -43,7 +43,8 @@ struct ServeSettings {
   std::string online;
   std::string redis_host, redis_socket, redis_password;
   std::int64_t redis_port = 6379;
-  std::int64_t threads = 1, grpc_threads = 1;
+  std::int64_t threads = 1, grpc_threads = 1, slow_threads = 0;
+  std::int64_t memory = 0;
   std::int64_t body_bytes = std::int64_t{64} << 20;
   std::int64_t connections = 10'000;
   std::vector<std::string> host_names;
@@ -58,36 +59,46 @@ template <>
 struct falaj::Shape<falaj::app::ServeSettings> {
   using T = app::ServeSettings;
   static constexpr std::string_view name = "ServeSettings";
-  static constexpr auto fields = std::make_tuple(
-      field("data", &T::data, "Directory of the last plan and its models.").length(1, 4096),
-      field("control", &T::control, "The control plane, or file:PATH of a file that holds its address.")
-          .length(1, 1024),
-      field("token", &T::token, "Where its token is: file:PATH or env:NAME. It needs the role server.").secret(),
-      field("ca_file", &T::ca_file, "Authorities that the control plane's certificate may be of; the system's."),
-      field("public_key", &T::public_key,
-            "Of the control plane, 64 hex digits; the first that it tells is kept when absent."),
-      field("name", &T::name, "Of this server; the machine's name when absent.").length(0, 128),
-      field("url", &T::url, "Where clients find it; as it listens when absent.").length(0, 1024),
-      field("listen", &T::listen, "HOST:PORT for HTTP; beyond loopback TLS is required.").length(1, 256),
-      field("grpc", &T::grpc, "HOST:PORT for gRPC; empty = none.").length(0, 256),
-      field("certificate_file", &T::certificate_file, "Certificate chain, PEM; with key_file it turns TLS 1.3 on."),
-      field("key_file", &T::key_file, "Private key, PEM."),
-      field("client_ca_file", &T::client_ca_file, "Authorities whose client certificates are asked for."),
-      field("runtime", &T::runtime, "ONNX Runtime's library; the one that came with this program when absent."),
-      field("online", &T::online,
-            "Directory of the control plane's online store, for endpoints that look up features; it must be on this "
-            "machine.")
-          .length(0, 4096),
-      field("redis_host", &T::redis_host, "Redis, where the platform keeps its features there.").length(0, 255),
-      field("redis_port", &T::redis_port, "Its port.").range(1, 65535),
-      field("redis_socket", &T::redis_socket, "Its socket on this machine, instead of host and port.").length(0, 107),
-      field("redis_password", &T::redis_password, "Where its password is: file:PATH or env:NAME.").secret(),
-      field("threads", &T::threads, "That read HTTP and run models.").range(1, 256),
-      field("grpc_threads", &T::grpc_threads, "That read gRPC and run models.").range(1, 256),
-      field("body_bytes", &T::body_bytes, "Of one request.").bytes().range(1024, std::int64_t{1} << 31),
-      field("connections", &T::connections, "Open at once.").range(1, 1'000'000),
-      field("host_names", &T::host_names, "Names by which clients may call it, besides the address.").length(0, 100),
-      field("log_level", &T::log_level, "Lowest level that is logged.").one_of(app::kServeLogLevels));
+  static Fields fields() {
+    return {
+        field("data", &T::data, "Directory of the last plan and its models.").length(1, 4096),
+        field("control", &T::control, "The control plane, or file:PATH of a file that holds its address.")
+            .length(1, 1024),
+        field("token", &T::token, "Where its token is: file:PATH or env:NAME. It needs the role server.").secret(),
+        field("ca_file", &T::ca_file, "Authorities that the control plane's certificate may be of; the system's."),
+        field("public_key", &T::public_key,
+              "Of the control plane, 64 hex digits; the first that it tells is kept when absent."),
+        field("name", &T::name, "Of this server; the machine's name when absent.").length(0, 128),
+        field("url", &T::url, "Where clients find it; as it listens when absent.").length(0, 1024),
+        field("listen", &T::listen, "HOST:PORT for HTTP; beyond loopback TLS is required.").length(1, 256),
+        field("grpc", &T::grpc, "HOST:PORT for gRPC; empty = none.").length(0, 256),
+        field("certificate_file", &T::certificate_file, "Certificate chain, PEM; with key_file it turns TLS 1.3 on."),
+        field("key_file", &T::key_file, "Private key, PEM."),
+        field("client_ca_file", &T::client_ca_file, "Authorities whose client certificates are asked for."),
+        field("runtime", &T::runtime, "ONNX Runtime's library; the one that came with this program when absent."),
+        field("online", &T::online,
+              "Directory of the control plane's online store, for endpoints that look up features; it must be on this "
+              "machine.")
+            .length(0, 4096),
+        field("redis_host", &T::redis_host, "Redis, where the platform keeps its features there.").length(0, 255),
+        field("redis_port", &T::redis_port, "Its port.").range(1, 65535),
+        field("redis_socket", &T::redis_socket, "Its socket on this machine, instead of host and port.").length(0, 107),
+        field("redis_password", &T::redis_password, "Where its password is: file:PATH or env:NAME.").secret(),
+        field("threads", &T::threads, "That read HTTP and run models.").range(1, 256),
+        field("grpc_threads", &T::grpc_threads, "That read gRPC and run models.").range(1, 256),
+        field("slow_threads", &T::slow_threads,
+              "For calls of models that take a millisecond or more; 0 = as many as there are processors.")
+            .range(0, 256),
+        field("memory", &T::memory,
+              "Most that the process that runs models may take: what wants more fails; 0 = three quarters of the "
+              "machine's.")
+            .bytes()
+            .range(0, std::int64_t{1} << 50),
+        field("body_bytes", &T::body_bytes, "Of one request.").bytes().range(1024, std::int64_t{1} << 31),
+        field("connections", &T::connections, "Open at once.").range(1, 1'000'000),
+        field("host_names", &T::host_names, "Names by which clients may call it, besides the address.").length(0, 100),
+        field("log_level", &T::log_level, "Lowest level that is logged.").one_of(app::kServeLogLevels)};
+  }
 };
 
 namespace falaj::app {
@@ -174,6 +185,8 @@ serve::SupervisorSettings supervisor_settings(ServeSettings settings, const std:
   }
   worker.http_threads = settings.threads;
   worker.grpc_threads = settings.grpc_threads;
+  worker.slow_threads = settings.slow_threads;
+  worker.memory_bytes = settings.memory;
   worker.body_bytes_max = settings.body_bytes;
   worker.connections_max = settings.connections;
   worker.host_names = settings.host_names;

@@ -62,6 +62,7 @@ std::optional<falaj::train::GangPlace> place_in_gang(const falaj::recipe::Traini
   if (training.parallel.mode == "none")
     throw falaj::Error(falaj::Code::invalid, "parallel.mode: several tasks need one, such as data");
   place.task = std::stoul(from_environment("RANK"));
+  place.gpu = training.resources.gpus > 0;
   place.spares = static_cast<std::size_t>(training.parallel.spares);
   if (place.spares >= place.tasks)
     throw falaj::Error(falaj::Code::invalid, "parallel.spares: there are no more tasks than that");
@@ -95,6 +96,7 @@ int run() {
   places.scratch = from_environment("HOME") + "/scratch";
   places.metrics = from_environment("FALAJ_METRICS", "");
   places.run_id = from_environment("FALAJ_RUN_ID", "");
+  if (std::filesystem::exists(inputs + "/against")) places.against = inputs + "/against";
   places.runtime = from_environment("FALAJ_ONNXRUNTIME", infer::Runtime::path_beside_program().c_str());
   train::Options options;
   options.gang = place_in_gang(training);

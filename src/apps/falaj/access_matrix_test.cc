@@ -251,6 +251,7 @@ std::vector<Example> examples() {
       {get, "/v1/monitors/{name}", "", "/v1/monitors/none" + kScope, "", 404},
       {get, "/v1/monitors/{name}/findings", "", "/v1/monitors/none/findings" + kScope, "", 404},
       {get, "/v1/monitors/{name}/windows", "", "/v1/monitors/none/windows" + kScope, "", 404},
+      {get, "/v1/monitors/{name}/performance", "", "/v1/monitors/none/performance" + kScope, "", 404},
       {get, "/v1/monitors/{name}/columns/{column}", "", "/v1/monitors/none/columns/x" + kScope, "", 404},
       {get, "/v1/serving/endpoints/{name}/predictions", "", "/v1/serving/endpoints/none/predictions" + kScope, "", 404},
       {get, "/v1/serving/endpoints/{name}/experiment", "", "/v1/serving/endpoints/none/experiment" + kScope, "", 404},

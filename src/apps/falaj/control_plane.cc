@@ -10,19 +10,14 @@
 
 #include "api/call.h"
 #include "api/job_inputs.h"
+#include "api/modules.h"
 #include "api/trainings.h"
 #include "apps/falaj/version.h"
 #include "foundation/base/log.h"
 #include "foundation/base/text.h"
 #include "foundation/config/secret.h"
-#include "governance/resource/kinds/kinds.h"
-#include "lifecycle/alerts/kinds.h"
-#include "lifecycle/data/dataset_kind.h"
 #include "lifecycle/execute/local/local_executor.h"
 #include "lifecycle/execute/slurm/slurm_executor.h"
-#include "lifecycle/features/kinds.h"
-#include "lifecycle/flow/kind.h"
-#include "lifecycle/jobs/kinds.h"
 #include "lifecycle/track/uploads.h"
 #include "storage/blob/directory_backend.h"
 #include "storage/blob/s3_backend.h"
@@ -123,32 +118,6 @@ iam::Rate rate(std::int64_t per_second) {
 
 }  // namespace
 
-std::vector<sql::Migration> all_migrations() {
-  std::vector<sql::Migration> all;
-  for (const auto& module : {audit::migrations(),
-                             iam::Directory::migrations(),
-                             resource::Resources::migrations(),
-                             vault::KeyStore::migrations(),
-                             vault::Vault::migrations(),
-                             track::Track::migrations(),
-                             track::LoggedModels::migrations(),
-                             models::Registry::migrations(),
-                             data::Datasets::migrations(),
-                             features::Online::migrations(),
-                             jobs::Jobs::migrations(),
-                             jobs::Schedules::migrations(),
-                             jobs::Secrets::migrations(),
-                             serving::Endpoints::migrations(),
-                             serving::PredictionLog::migrations(),
-                             watch::Watch::migrations(),
-                             alerts::Alerts::migrations(),
-                             flow::Flow::migrations(),
-                             loop::Loop::migrations(),
-                             api::migrations()})
-    all.insert(all.end(), module.begin(), module.end());
-  return all;
-}
-
 std::unique_ptr<sql::Database> open_database(const Settings& settings, const std::vector<std::string>& environment,
                                              Metrics& metrics) {
   sql::Limits limits;
@@ -158,7 +127,7 @@ std::unique_ptr<sql::Database> open_database(const Settings& settings, const std
   auto database = settings.database.postgresql.empty()
                       ? sql::open_sqlite(settings.data + "/" + kDatabaseFile, metrics, limits)
                       : sql::open_postgresql(secret(settings.database.postgresql, environment), metrics, limits);
-  database->migrate(all_migrations());
+  database->migrate(api::all_migrations());
   return database;
 }
 
@@ -222,19 +191,7 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
   database_->set_ledger(*audit_);
   directory_ =
       std::make_unique<iam::Directory>(*database_, clock_, random_, roots_.platform_key(vault::kWorkloadTokens));
-  auto kinds = resource::governance_kinds(*directory_);
-  kinds.push_back(data::dataset_kind());
-  kinds.push_back(data::expectation_kind());
-  for (auto& kind :
-       features::feature_kinds([this] { return std::make_unique<table::Workspace>(features::kCheckRoom, *files_); }))
-    kinds.push_back(std::move(kind));
-  for (auto& kind : jobs::job_kinds(bell_)) kinds.push_back(std::move(kind));
-  kinds.push_back(serving::endpoint_kind());
-  kinds.push_back(watch::monitor_kind());
-  for (auto& kind : alerts::alert_kinds()) kinds.push_back(std::move(kind));
-  kinds.push_back(flow::pipeline_kind(api::check_training_body));
-  kinds.push_back(loop::policy_kind());
-  registry_ = std::make_unique<resource::Registry>(std::move(kinds));
+  registry_ = std::make_unique<resource::Registry>(api::all_kinds(*directory_, *files_, bell_));
   resources_ = std::make_unique<resource::Resources>(*database_, *registry_, clock_);
   keys_ = std::make_unique<vault::KeyStore>(
       *database_, vault::RootKeys::decode(roots_.encode()),
@@ -271,7 +228,8 @@ ControlPlane::ControlPlane(Settings settings, std::vector<config::Row> explained
                                 *predictions_, clock_},
       [this] { return audit_->head().head.size; }, metrics_);
   watch_ = std::make_unique<watch::Watch>(
-      watch::Watch::Parts{*database_, *resources_, *models_, *vault_, clock_, watch_key_}, metrics_);
+      watch::Watch::Parts{*database_, *resources_, *models_, *vault_, *datasets_, *predictions_, clock_, watch_key_},
+      metrics_);
   make_alerts();
   make_flow();
   bootstrap();
@@ -385,7 +343,7 @@ void ControlPlane::make_flow() {
   steps_ = std::make_unique<flow::Steps>(
       flow::Steps::Parts{*database_, *resources_, *directory_, *vault_, *datasets_, *online_, *track_, *models_,
                          *promotions_, *jobs_, *endpoints_, clock_},
-      api::job_of_training_body, std::string(kVersion));
+      api::asks_of(*watch_, *models_, *vault_), std::string(kVersion));
   flow_ = std::make_unique<flow::Flow>(flow::Flow::Parts{*database_, *resources_, *directory_, *datasets_, *promotions_,
                                                          *track_, *steps_, clock_, random_, metrics_},
                                        flow::FlowOptions{});
@@ -469,6 +427,11 @@ void ControlPlane::serve() {
              loop_->look();
            }},
           {"forget_alerts", hours(1), [this] { alerts_->purge(); }},
+          {"forget_pipeline_runs", hours(1),
+           [this] {
+             flow_->forget();
+             loop_->forget(clock_.wall().count() - flow::kKeepUs);
+           }},
           {"forget_answers", hours(1), [this] { api::forget_old_answers(*platform_); }},
           {"sweep_dataset_uploads", hours(1),
            [this] {
@@ -549,7 +512,9 @@ void ControlPlane::start_serving() {
                       "listen=" + place(serving.listen),
                       "grpc=" + place(serving.grpc),
                       fmt::format("threads={}", serving.threads),
-                      fmt::format("grpc_threads={}", serving.grpc_threads)};
+                      fmt::format("grpc_threads={}", serving.grpc_threads),
+                      fmt::format("slow_threads={}", serving.slow_threads),
+                      fmt::format("memory={}", serving.memory)};
   const auto& online = settings_.online;
   if (online.redis_host.empty() && online.redis_socket.empty()) {
     options.settings.push_back("online=" + data + "/online");

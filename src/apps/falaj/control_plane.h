@@ -56,7 +56,6 @@ inline constexpr const char* kDatabaseFile = "falaj.db";
 // Opens the metadata store that the settings name and brings its tables up to date.
 std::unique_ptr<sql::Database> open_database(const Settings& settings, const std::vector<std::string>& environment,
                                              Metrics& metrics);
-std::vector<sql::Migration> all_migrations();
 std::optional<std::string> root_passphrase(const Settings& settings, const std::vector<std::string>& environment);
 // The store of a zone, as the settings describe the backend that the zone names.
 vault::Vault::MakeBackend backend_maker(const Settings& settings, const std::vector<std::string>& environment,

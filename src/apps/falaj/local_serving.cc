@@ -15,7 +15,7 @@
 namespace falaj::app {
 namespace {
 
-constexpr sys::Micros kLookEvery{200'000}, kEndWait{15'000'000};
+constexpr sys::Micros kLookEvery{50'000}, kEndWait{15'000'000};
 
 }  // namespace
 

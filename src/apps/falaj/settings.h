@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/falaj/job_settings.h"
+#include "apps/falaj/serving_settings.h"
 #include "apps/falaj/telling_settings.h"
 #include "foundation/base/shape.h"
 #include "foundation/config/config.h"
@@ -70,12 +71,6 @@ struct OnlineSettings {
 };
 
 // The falaj-serve that is started on this machine; others are started by themselves and follow.
-struct ServingSettings {
-  bool local = true;
-  std::string listen = "127.0.0.1:8480", grpc = "127.0.0.1:8481";
-  std::int64_t threads = 1, grpc_threads = 1;
-};
-
 struct Settings {
   std::string data = "~/.falaj";
   std::string listen = "127.0.0.1:8470";
@@ -121,150 +116,166 @@ template <>
 struct Shape<app::TlsSettings> {
   using T = app::TlsSettings;
   static constexpr std::string_view name = "TlsSettings";
-  static constexpr auto fields =
-      std::make_tuple(field("certificate_file", &T::certificate_file,
-                            "Certificate chain, PEM; with key_file it turns TLS 1.3 on. Read again when it changes."),
-                      field("key_file", &T::key_file, "Private key, PEM."),
-                      field("client_ca_file", &T::client_ca_file,
-                            "Authorities whose client certificates are accepted; empty = none are asked for."));
+  static Fields fields() {
+    return {field("certificate_file", &T::certificate_file,
+                  "Certificate chain, PEM; with key_file it turns TLS 1.3 on. Read again when it changes."),
+            field("key_file", &T::key_file, "Private key, PEM."),
+            field("client_ca_file", &T::client_ca_file,
+                  "Authorities whose client certificates are accepted; empty = none are asked for.")};
+  }
 };
 template <>
 struct Shape<app::DatabaseSettings> {
   using T = app::DatabaseSettings;
   static constexpr std::string_view name = "DatabaseSettings";
-  static constexpr auto fields = std::make_tuple(
-      field("postgresql", &T::postgresql,
-            "Where the PostgreSQL connection string is: file:PATH or env:NAME; empty = SQLite in the data directory.")
-          .secret(),
-      field("readers_max", &T::readers_max, "Read connections.").range(1, 256),
-      field("writes_waiting_max", &T::writes_waiting_max, "Writes that may wait; more are refused with a retry hint.")
-          .range(1, 1'000'000),
-      field("writes_per_commit_max", &T::writes_per_commit_max, "Most writes that share one commit.").range(1, 10'000));
+  static Fields fields() {
+    return {
+        field("postgresql", &T::postgresql,
+              "Where the PostgreSQL connection string is: file:PATH or env:NAME; empty = SQLite in the data directory.")
+            .secret(),
+        field("readers_max", &T::readers_max, "Read connections.").range(1, 256),
+        field("writes_waiting_max", &T::writes_waiting_max, "Writes that may wait; more are refused with a retry hint.")
+            .range(1, 1'000'000),
+        field("writes_per_commit_max", &T::writes_per_commit_max, "Most writes that share one commit.")
+            .range(1, 10'000)};
+  }
 };
 template <>
 struct Shape<app::StoreSettings> {
   using T = app::StoreSettings;
   static constexpr std::string_view name = "StoreSettings";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "What zones call it.").required(),
-      field("kind", &T::kind, "What it is.").one_of(settings_words::kStoreKinds),
-      field("path", &T::path, "Directory, for kind directory."), field("endpoint", &T::endpoint, "URL, for kind s3."),
-      field("bucket", &T::bucket, "Bucket, for kind s3."), field("region", &T::region, "Region, for kind s3."),
-      field("access_key", &T::access_key, "Where the access key is: file:PATH or env:NAME.").secret(),
-      field("secret_key", &T::secret_key, "Where the secret key is: file:PATH or env:NAME.").secret());
+  static Fields fields() {
+    return {field("name", &T::name, "What zones call it.").required(),
+            field("kind", &T::kind, "What it is.").one_of(settings_words::kStoreKinds),
+            field("path", &T::path, "Directory, for kind directory."),
+            field("endpoint", &T::endpoint, "URL, for kind s3."),
+            field("bucket", &T::bucket, "Bucket, for kind s3."),
+            field("region", &T::region, "Region, for kind s3."),
+            field("access_key", &T::access_key, "Where the access key is: file:PATH or env:NAME.").secret(),
+            field("secret_key", &T::secret_key, "Where the secret key is: file:PATH or env:NAME.").secret()};
+  }
 };
 template <>
 struct Shape<app::BlobSettings> {
   using T = app::BlobSettings;
   static constexpr std::string_view name = "BlobSettings";
-  static constexpr auto fields = std::make_tuple(
-      field("grace", &T::grace_us, "How long bytes that nothing names are kept; longer than any upload takes.")
-          .duration()
-          .range(0, 365 * settings_words::kDay),
-      field("threads", &T::threads, "Threads that seal large blobs, besides the caller's.").range(0, 64),
-      field("stores", &T::stores, "Where zones keep their bytes, besides 'local', a directory below data.")
-          .length(0, 100));
+  static Fields fields() {
+    return {field("grace", &T::grace_us, "How long bytes that nothing names are kept; longer than any upload takes.")
+                .duration()
+                .range(0, 365 * settings_words::kDay),
+            field("threads", &T::threads, "Threads that seal large blobs, besides the caller's.").range(0, 64),
+            field("stores", &T::stores, "Where zones keep their bytes, besides 'local', a directory below data.")
+                .length(0, 100)};
+  }
 };
 template <>
 struct Shape<app::KeySettings> {
   using T = app::KeySettings;
   static constexpr std::string_view name = "KeySettings";
-  static constexpr auto fields = std::make_tuple(
-      field("passphrase", &T::passphrase,
-            "Where the passphrase that locks the root key file is: file:PATH or env:NAME; empty = not locked.")
-          .secret());
+  static Fields fields() {
+    return {field("passphrase", &T::passphrase,
+                  "Where the passphrase that locks the root key file is: file:PATH or env:NAME; empty = not locked.")
+                .secret()};
+  }
 };
 template <>
 struct Shape<app::HttpSettings> {
   using T = app::HttpSettings;
   static constexpr std::string_view name = "HttpSettings";
-  static constexpr auto fields =
-      std::make_tuple(field("connections_max", &T::connections_max, "Open connections.").range(1, 1'000'000),
-                      field("requests_max", &T::requests_max, "Requests in flight.").range(1, 1'000'000),
-                      field("workers", &T::workers, "Threads that run handlers.").range(1, 1024),
-                      field("io_threads", &T::io_threads, "Threads that read and write sockets.").range(1, 64),
-                      field("head_wait", &T::head_wait_us, "Longest a client may take to send a request's head.")
-                          .duration()
-                          .range(100'000, 10 * settings_words::kMinute),
-                      field("idle_wait", &T::idle_wait_us, "Longest a connection may idle between requests.")
-                          .duration()
-                          .range(1'000'000, 60 * settings_words::kMinute),
-                      field("drain", &T::drain_us, "Longest that stopping waits for requests in flight.")
-                          .duration()
-                          .range(0, 60 * settings_words::kMinute),
-                      field("host_names", &T::host_names,
-                            "Names by which clients may call this server, besides the address it listens on.")
-                          .length(0, 100));
+  static Fields fields() {
+    return {field("connections_max", &T::connections_max, "Open connections.").range(1, 1'000'000),
+            field("requests_max", &T::requests_max, "Requests in flight.").range(1, 1'000'000),
+            field("workers", &T::workers, "Threads that run handlers.").range(1, 1024),
+            field("io_threads", &T::io_threads, "Threads that read and write sockets.").range(1, 64),
+            field("head_wait", &T::head_wait_us, "Longest a client may take to send a request's head.")
+                .duration()
+                .range(100'000, 10 * settings_words::kMinute),
+            field("idle_wait", &T::idle_wait_us, "Longest a connection may idle between requests.")
+                .duration()
+                .range(1'000'000, 60 * settings_words::kMinute),
+            field("drain", &T::drain_us, "Longest that stopping waits for requests in flight.")
+                .duration()
+                .range(0, 60 * settings_words::kMinute),
+            field("host_names", &T::host_names,
+                  "Names by which clients may call this server, besides the address it listens on.")
+                .length(0, 100)};
+  }
 };
 template <>
 struct Shape<app::RateSettings> {
   using T = app::RateSettings;
   static constexpr std::string_view name = "RateSettings";
-  static constexpr auto fields = std::make_tuple(
-      field("calls_per_second", &T::calls_per_second, "Of one principal; twice as many at once.").range(1, 1'000'000),
-      field("anonymous_per_second", &T::anonymous_per_second, "Without a credential, of one address.")
-          .range(1, 1'000'000),
-      field("denied_per_second", &T::denied_per_second,
-            "Denied calls of one address that are recorded; more are refused without a record.")
-          .range(1, 1'000'000));
+  static Fields fields() {
+    return {
+        field("calls_per_second", &T::calls_per_second, "Of one principal; twice as many at once.").range(1, 1'000'000),
+        field("anonymous_per_second", &T::anonymous_per_second, "Without a credential, of one address.")
+            .range(1, 1'000'000),
+        field("denied_per_second", &T::denied_per_second,
+              "Denied calls of one address that are recorded; more are refused without a record.")
+            .range(1, 1'000'000)};
+  }
 };
 template <>
 struct Shape<app::RetentionSettings> {
   using T = app::RetentionSettings;
   static constexpr std::string_view name = "RetentionSettings";
-  static constexpr auto fields =
-      std::make_tuple(field("every", &T::every_us, "How often the server does what retention policies say.")
-                          .duration()
-                          .range(1'000'000, 365 * settings_words::kDay));
+  static Fields fields() {
+    return {field("every", &T::every_us, "How often the server does what retention policies say.")
+                .duration()
+                .range(1'000'000, 365 * settings_words::kDay)};
+  }
 };
 template <>
 struct Shape<app::DatasetSettings> {
   using T = app::DatasetSettings;
   static constexpr std::string_view name = "DatasetSettings";
-  static constexpr auto fields = std::make_tuple(
-      field("memory_bytes", &T::memory_bytes, "Memory of one query or ingest; beyond it, it spills to disk, encrypted.")
-          .bytes()
-          .range(64 << 20, std::int64_t{1} << 44),
-      field("spill_bytes", &T::spill_bytes, "Disk that one query or ingest may spill to.")
-          .bytes()
-          .range(0, std::int64_t{1} << 50),
-      field("threads", &T::threads, "Threads of one query or ingest.").range(1, 1024));
+  static Fields fields() {
+    return {field("memory_bytes", &T::memory_bytes,
+                  "Memory of one query or ingest; beyond it, it spills to disk, encrypted.")
+                .bytes()
+                .range(64 << 20, std::int64_t{1} << 44),
+            field("spill_bytes", &T::spill_bytes, "Disk that one query or ingest may spill to.")
+                .bytes()
+                .range(0, std::int64_t{1} << 50),
+            field("threads", &T::threads, "Threads of one query or ingest.").range(1, 1024)};
+  }
 };
 template <>
 struct Shape<app::OnlineSettings> {
   using T = app::OnlineSettings;
   static constexpr std::string_view name = "OnlineSettings";
-  static constexpr auto fields = std::make_tuple(
-      field("redis_host", &T::redis_host, "A Redis server for features; in the data directory when there is none.")
-          .length(0, 255),
-      field("redis_port", &T::redis_port, "Its port.").range(1, 65535),
-      field("redis_socket", &T::redis_socket, "Its socket on this machine, instead of host and port.").length(0, 107),
-      field("redis_password", &T::redis_password, "Where its password is: file:PATH or env:NAME.").length(0, 4096));
-};
-template <>
-struct Shape<app::ServingSettings> {
-  using T = app::ServingSettings;
-  static constexpr std::string_view name = "ServingSettings";
-  static constexpr auto fields = std::make_tuple(
-      field("local", &T::local, "Whether falaj-serve is started on this machine once an endpoint is declared."),
-      field("listen", &T::listen, "Its HOST:PORT for HTTP; any free port where ours is any free one.").length(1, 256),
-      field("grpc", &T::grpc, "Its HOST:PORT for gRPC; empty = none.").length(0, 256),
-      field("threads", &T::threads, "Of it that read HTTP and run models.").range(1, 256),
-      field("grpc_threads", &T::grpc_threads, "Of it that read gRPC and run models.").range(1, 256));
+  static Fields fields() {
+    return {
+        field("redis_host", &T::redis_host, "A Redis server for features; in the data directory when there is none.")
+            .length(0, 255),
+        field("redis_port", &T::redis_port, "Its port.").range(1, 65535),
+        field("redis_socket", &T::redis_socket, "Its socket on this machine, instead of host and port.").length(0, 107),
+        field("redis_password", &T::redis_password, "Where its password is: file:PATH or env:NAME.").length(0, 4096)};
+  }
 };
 template <>
 struct Shape<app::Settings> {
   using T = app::Settings;
   static constexpr std::string_view name = "Settings";
-  static constexpr auto fields = std::make_tuple(
-      field("data", &T::data, "Directory of everything that is kept.").length(1, 4096),
-      field("listen", &T::listen, "HOST:PORT to listen on. Beyond loopback TLS is required.").length(1, 256),
-      field("log_level", &T::log_level, "Lowest level that is logged.").one_of(settings_words::kLogLevels),
-      field("tls", &T::tls, ""), field("database", &T::database, ""), field("blobs", &T::blobs, ""),
-      field("keys", &T::keys, ""), field("http", &T::http, ""), field("rates", &T::rates, ""),
-      field("webhooks", &T::webhooks, ""), field("alerts", &T::alerts, ""), field("retention", &T::retention, ""),
-      field("datasets", &T::datasets, ""), field("online", &T::online, ""), field("jobs", &T::jobs, ""),
-      field("serving", &T::serving, ""), field("slurm", &T::slurm, ""));
+  static Fields fields() {
+    return {field("data", &T::data, "Directory of everything that is kept.").length(1, 4096),
+            field("listen", &T::listen, "HOST:PORT to listen on. Beyond loopback TLS is required.").length(1, 256),
+            field("log_level", &T::log_level, "Lowest level that is logged.").one_of(settings_words::kLogLevels),
+            field("tls", &T::tls, ""),
+            field("database", &T::database, ""),
+            field("blobs", &T::blobs, ""),
+            field("keys", &T::keys, ""),
+            field("http", &T::http, ""),
+            field("rates", &T::rates, ""),
+            field("webhooks", &T::webhooks, ""),
+            field("alerts", &T::alerts, ""),
+            field("retention", &T::retention, ""),
+            field("datasets", &T::datasets, ""),
+            field("online", &T::online, ""),
+            field("jobs", &T::jobs, ""),
+            field("serving", &T::serving, ""),
+            field("slurm", &T::slurm, "")};
+  }
   // What concerns several settings. An unsafe combination refuses to start.
   static void check(const T& settings, Faults& faults);
 };

@@ -29,23 +29,25 @@ template <>
 struct Shape<app::WebhookSettings> {
   using T = app::WebhookSettings;
   static constexpr std::string_view name = "WebhookSettings";
-  static constexpr auto fields = std::make_tuple(
-      field("hosts", &T::hosts,
-            "Hosts that webhooks and channels of alerts may call, such as *.example.org; none = nothing is sent.")
-          .length(0, 100),
-      field("plain_http", &T::plain_http, "Also without TLS."),
-      field("local_addresses", &T::local_addresses, "Also to addresses that are not routed on the internet."),
-      field("ca_file", &T::ca_file, "Certificates, PEM, that they are trusted by; the system's when absent.")
-          .length(0, 4096));
+  static Fields fields() {
+    return {field("hosts", &T::hosts,
+                  "Hosts that webhooks and channels of alerts may call, such as *.example.org; none = nothing is sent.")
+                .length(0, 100),
+            field("plain_http", &T::plain_http, "Also without TLS."),
+            field("local_addresses", &T::local_addresses, "Also to addresses that are not routed on the internet."),
+            field("ca_file", &T::ca_file, "Certificates, PEM, that they are trusted by; the system's when absent.")
+                .length(0, 4096)};
+  }
 };
 template <>
 struct Shape<app::AlertSettings> {
   using T = app::AlertSettings;
   static constexpr std::string_view name = "AlertSettings";
-  static constexpr auto fields =
-      std::make_tuple(field("every", &T::every_us, "How often the server looks at alert rules.")
-                          .duration()
-                          .range(100'000, 3'600'000'000));
+  static Fields fields() {
+    return {field("every", &T::every_us, "How often the server looks at alert rules.")
+                .duration()
+                .range(100'000, 3'600'000'000)};
+  }
 };
 
 }  // namespace falaj

@@ -236,116 +236,130 @@ std::vector<std::unique_ptr<Request>> BatchQueue::drain() {
 }
 
 // ---- Running.
-class BatchRun {
- public:
-  BatchRun(const Model& model, Batch& batch, const sys::Clock& clock) : model_(model), batch_(batch), clock_(clock) {}
+void BatchRun::refuse_late() {
+  for (auto& request : batch_.late)
+    request->refuse(Error(Code::deadline, "the request waited until its deadline had passed"));
+  late_ = static_cast<std::uint32_t>(batch_.late.size());
+  batch_.late.clear();
+}
 
-  BatchDone run() {
-    batch_.latencies.clear();
-    for (auto& request : batch_.late)
-      request->refuse(Error(Code::deadline, "the request waited until its deadline had passed"));
-    done_.late = static_cast<std::uint32_t>(batch_.late.size());
-    batch_.late.clear();
-    if (batch_.requests.size() == 1 || !together())
-      for (auto& request : batch_.requests) alone(*request);
-    batch_.requests.clear();
-    batch_.rows = 0;
-    return done_;
+BatchRun::Called BatchRun::run(std::span<const TensorView> inputs, std::span<const std::uint16_t> wanted,
+                               std::uint32_t rows) const {
+  Called out;
+  out.rows = rows;
+  out.began = clock_.now();
+  try {
+    out.outputs = model_.run(inputs, wanted);
+  } catch (const Error& error) {
+    out.error = error;
+  } catch (const std::exception& error) {
+    out.error = Error(Code::internal, error.what());
   }
+  out.took = clock_.now() - out.began;
+  return out;
+}
 
- private:
-  void alone(Request& request) {
-    try {
-      call(request.inputs, request.wanted, request.rows);
-      answer(request, outputs_.tensors());
-    } catch (const Error& error) {
-      refuse(request, error);
-    } catch (const std::exception& error) {
-      refuse(request, Error(Code::internal, error.what()));
-    }
+bool BatchRun::call_together() {
+  std::uint32_t rows = 0;
+  for (const auto& request : batch_.requests) rows += request->rows;
+  try {
+    merge(rows);
+  } catch (const std::exception&) {  // no memory for all at once
+    return false;
   }
+  all_ = run(batch_.inputs_, batch_.requests.front()->wanted, rows);
+  if (all_.error) return false;
+  for (const auto& tensor : all_.outputs.tensors())
+    if (tensor.shape.rank() == 0 || tensor.shape[0] != std::int64_t{rows}) return false;
+  return true;
+}
 
-  // All of them in one call; says whether that worked. If not, nobody was answered.
-  bool together() {
-    if (batch_.requests.empty()) return true;
-    try {
-      std::uint32_t rows = 0;
-      for (const auto& request : batch_.requests) rows += request->rows;
-      merge(rows);
-      call(batch_.inputs_, batch_.requests.front()->wanted, rows);
-      for (const auto& tensor : outputs_.tensors())
-        if (tensor.shape.rank() == 0 || tensor.shape[0] != std::int64_t{rows}) return false;
-    } catch (const std::exception&) {
-      return false;
+void BatchRun::call() {
+  const auto& requests = batch_.requests;
+  if (requests.empty()) return;
+  if (requests.size() == 1) {
+    all_ = run(requests[0]->inputs, requests[0]->wanted, requests[0]->rows);
+    return;
+  }
+  if (call_together()) return;
+  for (const auto& request : requests) each_.push_back(run(request->inputs, request->wanted, request->rows));
+}
+
+void BatchRun::merge(std::uint32_t rows) {
+  const auto& requests = batch_.requests;
+  const std::size_t count = requests.front()->inputs.size();
+  batch_.merged_.resize(count);
+  batch_.inputs_.resize(count);
+  for (std::size_t at = 0; at < count; ++at) {
+    TensorView& all = batch_.inputs_[at];
+    auto& merged = batch_.merged_[at];
+    all.element = requests.front()->inputs[at].element;
+    all.shape = requests.front()->inputs[at].shape;
+    all.shape[0] = std::int64_t{rows};
+    merged.texts.clear();
+    std::size_t bytes = 0;
+    for (const auto& request : requests) bytes += request->inputs[at].bytes.size();
+    if (merged.numbers.size() > kMergedKept) merged.numbers = {};
+    merged.numbers.resize((bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t));
+    auto* to = reinterpret_cast<std::byte*>(merged.numbers.data());
+    all.bytes = {to, bytes};
+    for (const auto& request : requests) {
+      const TensorView& input = request->inputs[at];
+      if (!input.bytes.empty()) std::memcpy(to, input.bytes.data(), input.bytes.size());
+      to += input.bytes.size();
+      merged.texts.insert(merged.texts.end(), input.texts.begin(), input.texts.end());
     }
+    all.texts = merged.texts;
+  }
+}
+
+void BatchRun::answer(Request& request, std::span<const TensorView> outputs, const Called& by) {
+  batch_.latencies.push_back(by.began + by.took - request.came);
+  request.answer({outputs, by.began - request.came, by.took, by.rows});
+}
+
+BatchDone BatchRun::tell() {
+  BatchDone done;
+  done.late = late_;
+  batch_.latencies.clear();
+  auto& requests = batch_.requests;
+  const auto count = [&](const Called& called) {
+    ++done.calls;
+    done.rows += called.rows;
+    done.took += called.took;
+  };
+  const auto tell_alone = [&](Request& request, const Called& called) {
+    if (called.error) {
+      ++done.failed;
+      return request.refuse(*called.error);
+    }
+    count(called);
+    answer(request, called.outputs.tensors(), called);
+  };
+  if (!each_.empty()) {
+    for (std::size_t i = 0; i < requests.size(); ++i) tell_alone(*requests[i], each_[i]);
+  } else if (requests.size() == 1) {
+    tell_alone(*requests[0], all_);
+  } else if (!requests.empty()) {
+    count(all_);
     std::size_t first = 0;
-    for (auto& request : batch_.requests) {
+    for (auto& request : requests) {
       batch_.slices_.clear();
-      for (const auto& tensor : outputs_.tensors()) batch_.slices_.push_back(tensor.rows(first, request->rows));
+      for (const auto& tensor : all_.outputs.tensors()) batch_.slices_.push_back(tensor.rows(first, request->rows));
       first += request->rows;
-      answer(*request, batch_.slices_);
-    }
-    return true;
-  }
-
-  void call(std::span<const TensorView> inputs, std::span<const std::uint16_t> wanted, std::uint32_t rows) {
-    began_ = clock_.now();
-    outputs_ = model_.run(inputs, wanted);
-    took_ = clock_.now() - began_;
-    rows_ = rows;
-    ++done_.calls;
-    done_.rows += rows;
-    done_.took += took_;
-  }
-
-  void merge(std::uint32_t rows) {
-    const auto& requests = batch_.requests;
-    const std::size_t count = requests.front()->inputs.size();
-    batch_.merged_.resize(count);
-    batch_.inputs_.resize(count);
-    for (std::size_t at = 0; at < count; ++at) {
-      TensorView& all = batch_.inputs_[at];
-      auto& merged = batch_.merged_[at];
-      all.element = requests.front()->inputs[at].element;
-      all.shape = requests.front()->inputs[at].shape;
-      all.shape[0] = std::int64_t{rows};
-      merged.texts.clear();
-      std::size_t bytes = 0;
-      for (const auto& request : requests) bytes += request->inputs[at].bytes.size();
-      if (merged.numbers.size() > kMergedKept) merged.numbers = {};
-      merged.numbers.resize((bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t));
-      auto* to = reinterpret_cast<std::byte*>(merged.numbers.data());
-      all.bytes = {to, bytes};
-      for (const auto& request : requests) {
-        const TensorView& input = request->inputs[at];
-        if (!input.bytes.empty()) std::memcpy(to, input.bytes.data(), input.bytes.size());
-        to += input.bytes.size();
-        merged.texts.insert(merged.texts.end(), input.texts.begin(), input.texts.end());
-      }
-      all.texts = merged.texts;
+      answer(*request, batch_.slices_, all_);
     }
   }
-
-  void answer(Request& request, std::span<const TensorView> outputs) {
-    batch_.latencies.push_back(began_ + took_ - request.came);
-    request.answer({outputs, began_ - request.came, took_, rows_});
-  }
-  void refuse(Request& request, const Error& error) {
-    ++done_.failed;
-    request.refuse(error);
-  }
-
-  const Model& model_;
-  Batch& batch_;
-  const sys::Clock& clock_;
-  Outputs outputs_;
-  Micros began_{0}, took_{0};
-  std::uint32_t rows_ = 0;
-  BatchDone done_;
-};
+  requests.clear();
+  batch_.rows = 0;
+  return done;
+}
 
 BatchDone run_batch(const Model& model, Batch& batch, const sys::Clock& clock) {
-  return BatchRun(model, batch, clock).run();
+  BatchRun run(model, batch, clock);
+  run.refuse_late();
+  run.call();
+  return run.tell();
 }
 
 }  // namespace falaj::infer

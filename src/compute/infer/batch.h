@@ -177,8 +177,40 @@ class BatchQueue {
   std::uint64_t turn_ = 0;
 };
 
-// Refuses who is late, puts the inputs of the others together, runs the model once, gives each its rows, and leaves the
-// batch empty. When the call fails each request runs by itself, so that only who made it fail is refused.
+// A batch on its way through a model, in steps: call() may be made on another thread than the others, which touch what
+// requests are answered by. Each is called once, in this order.
+class BatchRun {
+ public:
+  BatchRun(const Model& model, Batch& batch, const sys::Clock& clock) : model_(model), batch_(batch), clock_(clock) {}
+
+  void refuse_late();
+  // Puts the inputs together and runs the model once. When that fails each request runs by itself, so that only who
+  // made it fail is refused.
+  void call();
+  // Gives each request its rows, and leaves the batch empty.
+  BatchDone tell();
+
+ private:
+  struct Called {  // of one call
+    Outputs outputs;
+    Micros began{0}, took{0};
+    std::uint32_t rows = 0;
+    std::optional<Error> error{};
+  };
+  Called run(std::span<const TensorView> inputs, std::span<const std::uint16_t> wanted, std::uint32_t rows) const;
+  bool call_together();
+  void merge(std::uint32_t rows);
+  void answer(Request& request, std::span<const TensorView> outputs, const Called& by);
+
+  const Model& model_;
+  Batch& batch_;
+  const sys::Clock& clock_;
+  Called all_;                // of all together, or of the only one
+  std::vector<Called> each_;  // by request, when that failed
+  std::uint32_t late_ = 0;
+};
+
+// All of that at once.
 BatchDone run_batch(const Model& model, Batch& batch, const sys::Clock& clock);
 
 }  // namespace falaj::infer

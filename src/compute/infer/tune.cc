@@ -54,7 +54,9 @@ void Tuner::work_out(const Seen& seen, const Costs& costs) {
   if (known == 0) return;
   const auto target = static_cast<double>(target_.p99.count());
   const double budget = room_ * target;
-  const auto us = [&](std::uint32_t rows) { return std::max(1.0, costs.us_of(rows).value_or(1)); };
+  const auto us = [&](std::uint32_t rows) {
+    return std::max(1.0, costs.us_of(rows).value_or(1) + seen.row_us * static_cast<double>(rows));
+  };
   // Who comes while a call runs waits for it, and takes one itself; a larger call that leaves no room for that is late.
   const auto fits = [&](std::uint32_t rows) {
     return rows == 1 || (2 * us(rows) <= target && 1.5 * us(rows) <= budget);
@@ -121,6 +123,23 @@ Micros QueueTuner::p99() const {
   return Micros{0};
 }
 
+void QueueTuner::shares_thread(const BatchDone& done, Batch& batch, Micros worked) {
+  if (batch.latencies.empty() || done.rows == 0) return;
+  const auto besides = static_cast<double>(std::max(Micros{0}, worked - done.took).count());
+  row_us_ += (besides / done.rows - row_us_) / 16;
+  // Who came while it worked was read only then: the first of a batch had waited for about all of that time, the last
+  // for none. They are answered in that order, too, which takes more than half of what is besides the call.
+  constexpr double kAnswering = 0.6;
+  const auto count = static_cast<double>(batch.latencies.size());
+  double place = 0.5;
+  for (auto& latency : batch.latencies) {
+    const double before = (1 - place / count) * static_cast<double>(worked.count());
+    const double after = place / count * kAnswering * besides;
+    latency += Micros(static_cast<std::int64_t>(before + after));
+    ++place;
+  }
+}
+
 void QueueTuner::ran(const BatchDone& done, const Batch& batch, BatchQueue& queue, Micros now) {
   for (const Micros latency : batch.latencies) ++latencies_[std::min(bucket_of(latency), kBuckets - 1)];
   seen_.answered += batch.latencies.size();
@@ -128,6 +147,7 @@ void QueueTuner::ran(const BatchDone& done, const Batch& batch, BatchQueue& queu
   seen_.period = now - began_;
   if (seen_.period < kPeriod || (seen_.answered < kEnough && seen_.period < kPeriodMost)) return;
   seen_.p99 = p99();
+  seen_.row_us = row_us_;
   seen_.busy = std::min(1.0, static_cast<double>(busy_.count()) / static_cast<double>(seen_.period.count()));
   tuner_.step(seen_, queue.costs());
   set(queue);

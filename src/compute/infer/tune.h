@@ -10,7 +10,7 @@
 namespace falaj::infer {
 
 struct LatencyTarget {
-  Micros p99{10'000};                // of answered requests, from the queue to the end of the call
+  Micros p99{10'000};                // of answered requests, from their coming to their answer
   std::uint32_t rows_most = 1'024;   // of one call
   std::uint32_t instances_most = 1;  // calls at the same time
 };
@@ -22,6 +22,7 @@ struct Seen {
   std::uint64_t refused = 0;   // because the queue was full
   Micros p99{0};               // of those answered
   double busy = 0;             // share of the time in which instances ran, their mean, 0 to 1
+  double row_us = 0;           // of the thread that runs the model, for each row, besides: reading, answering
 };
 
 struct Setting {
@@ -72,6 +73,10 @@ class QueueTuner {
   QueueTuner(const LatencyTarget& target, BatchQueue& queue, Micros now);
 
   void refused() { ++seen_.refused; }  // because the queue was full
+  // Where the thread that runs the model also reads requests and writes answers, those wait for it before they come to
+  // the queue and after the call. `worked`: the time that it worked since it last took a batch, with the call of
+  // `done`. Adds what that means to the batch's latencies. Before ran().
+  void shares_thread(const BatchDone& done, Batch& batch, Micros worked);
   // After each run_batch. Sets the queue anew when a period is over.
   void ran(const BatchDone& done, const Batch& batch, BatchQueue& queue, Micros now);
   const Setting& setting() const { return tuner_.setting(); }
@@ -83,6 +88,7 @@ class QueueTuner {
   Micros p99() const;
 
   Tuner tuner_;
+  double row_us_ = 0;  // moving mean of what Seen calls so
   Seen seen_;
   Micros began_, busy_{0};
   std::vector<std::uint32_t> latencies_ = std::vector<std::uint32_t>(kBuckets);

@@ -297,5 +297,27 @@ TEST(QueueTuner, SetsTheQueueWhenAPeriodIsOver) {
   EXPECT_LT(queue.rule().queue_rows_max, room) << "they were late";
 }
 
+// A thread that runs the model and reads requests makes them wait where no queue sees it.
+TEST(QueueTuner, CountsWhatRequestsWaitForTheThreadThatReadsThem) {
+  BatchQueue queue({}, true);
+  QueueTuner tuner({.p99 = Micros(10'000)}, queue, Micros(0));
+  Batch batch;
+  batch.latencies.assign(4, Micros(100));
+  const BatchDone done{.calls = 1, .rows = 4, .took = Micros(100)};
+  tuner.shares_thread(done, batch, Micros(1'100));
+  EXPECT_EQ(batch.latencies[0], Micros(100 + 962 + 75)) << "it waited for nearly all of it, and is answered first";
+  EXPECT_EQ(batch.latencies[3], Micros(100 + 137 + 525));
+  // A row costs this thread 250 us besides the model's: a queue of so many that the last of them is in time.
+  for (std::uint32_t rows = 1; rows <= 128; rows *= 2)
+    queue.learn({.calls = 1, .rows = rows, .took = Micros(10 + rows)});
+  for (Micros now{0}; now <= Micros(1'000'000); now += Micros(1'000)) {
+    batch.latencies.assign(4, Micros(100));
+    tuner.shares_thread(done, batch, Micros(1'100));
+    tuner.ran(done, batch, queue, now);
+  }
+  EXPECT_LE(queue.rule().queue_rows_max, 60u);
+  EXPECT_GE(queue.rule().queue_rows_max, 10u);
+}
+
 }  // namespace
 }  // namespace falaj::infer

@@ -15,4 +15,18 @@ TensorView TensorView::rows(std::size_t first, std::size_t count) const {
   return out;
 }
 
+graph::Tensor copy_of(const TensorView& view) {
+  graph::Tensor out;
+  copy_into(out, view);
+  return out;
+}
+
+void copy_into(graph::Tensor& to, const TensorView& view) {
+  const auto sizes = view.shape.sizes();
+  to.element = view.element;
+  to.sizes.assign(sizes.begin(), sizes.end());
+  to.bytes.assign(view.bytes.begin(), view.bytes.end());
+  to.texts.assign(view.texts.begin(), view.texts.end());
+}
+
 }  // namespace falaj::infer

@@ -66,4 +66,7 @@ struct TensorView {
   TensorView rows(std::size_t first, std::size_t count) const;
 };
 
+graph::Tensor copy_of(const TensorView& view);
+void copy_into(graph::Tensor& to, const TensorView& view);  // using its memory again
+
 }  // namespace falaj::infer

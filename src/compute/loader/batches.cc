@@ -7,7 +7,9 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,7 +22,8 @@ namespace falaj::loader {
 namespace {
 
 constexpr std::size_t kReady = 4;  // batches made ahead
-constexpr std::size_t kWindowBytesMax = 32 << 20, kWindowBlocksMax = 64;
+// Two windows are in memory: one whose rows are dealt out, and the next.
+constexpr std::size_t kWindowBytesMax = 16 << 20, kWindowBlocksMax = 64;
 
 std::size_t blocks_of_window(const Layout& layout) {
   return std::clamp<std::size_t>(kWindowBytesMax / (Order::kBlock * layout.bytes()), 1, kWindowBlocksMax);
@@ -56,6 +59,92 @@ std::size_t steps_of(std::size_t rows, const BatchOptions& options) {
   return std::max<std::size_t>(rows / options.batch, rows == 0 ? 0 : 1);
 }
 
+namespace {
+
+// What a thread of its own makes ahead for the one that uses it, at most so many at a time. What was used goes back,
+// for its memory.
+template <class T>
+class Ahead {
+ public:
+  // `make` puts one after the other, until put() says that nobody wants more.
+  Ahead(std::size_t most, std::function<void(Ahead&)> make) : most_(most), make_(std::move(make)) {
+    thread_ = std::thread([this] {
+      std::exception_ptr thrown;
+      try {
+        make_(*this);
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+      Lock lock(mu_);
+      ended_ = true;
+      failure_ = thrown;
+      changed_.notify_all();
+    });
+  }
+  ~Ahead() {
+    {
+      Lock lock(mu_);
+      abandoned_ = true;
+      changed_.notify_all();
+    }
+    thread_.join();
+  }
+  Ahead(const Ahead&) = delete;
+  Ahead& operator=(const Ahead&) = delete;
+
+  T used() {
+    Lock lock(mu_);
+    if (used_.empty()) return {};
+    auto out = std::move(used_.back());
+    used_.pop_back();
+    return out;
+  }
+  bool put(T made) {
+    Lock lock(mu_);
+    ready_.push_back(std::move(made));
+    changed_.notify_all();
+    while (ready_.size() >= most_ && !abandoned_) lock.wait(changed_);
+    return !abandoned_;
+  }
+
+  // Gives the last one back and takes the next; nothing when there are no more. Throws what making threw.
+  std::optional<T> next(std::optional<T> last) {
+    Lock lock(mu_);
+    if (last) used_.push_back(std::move(*last));
+    while (ready_.empty() && !ended_) lock.wait(changed_);
+    if (ready_.empty()) {
+      if (failure_) std::rethrow_exception(failure_);
+      return std::nullopt;
+    }
+    std::optional<T> out = std::move(ready_.front());
+    ready_.pop_front();
+    changed_.notify_all();
+    return out;
+  }
+
+ private:
+  const std::size_t most_;
+  const std::function<void(Ahead&)> make_;
+
+  Mutex mu_;  // guards what follows, but for the thread
+  std::condition_variable changed_;
+  std::deque<T> ready_ GUARDED_BY(mu_);
+  std::vector<T> used_ GUARDED_BY(mu_);
+  bool ended_ GUARDED_BY(mu_) = false, abandoned_ GUARDED_BY(mu_) = false;
+  std::exception_ptr failure_ GUARDED_BY(mu_);
+  std::thread thread_;
+};
+
+// A window in memory.
+struct Window {
+  std::size_t first = 0, end = 0;   // of the rows seen in this epoch
+  std::vector<std::uint32_t> seen;  // places among its rows
+  Bytes packed;
+};
+
+}  // namespace
+
+// One thread reads windows, another deals out their rows: each has about as much to do.
 struct Batches::Rep {
   const Packed& rows;
   const BatchOptions options;
@@ -63,16 +152,10 @@ struct Batches::Rep {
   const std::vector<std::uint32_t> dealt;
   const std::size_t first_step, steps, batch;
   const sys::Clock& clock;
-
-  Mutex mu;
-  std::condition_variable changed;
-  std::deque<RowBlock> ready GUARDED_BY(mu);
-  std::vector<RowBlock> empty GUARDED_BY(mu);  // used up: their memory is taken again
-  bool ended GUARDED_BY(mu) = false, abandoned GUARDED_BY(mu) = false;
-  std::exception_ptr failure GUARDED_BY(mu);
-  RowBlock current;  // the caller's
+  std::optional<RowBlock> current;  // the caller's
   sys::Micros waited{0};
-  std::thread thread;
+  Ahead<Window> windows;
+  Ahead<RowBlock> ready;  // goes first: it uses windows
 
   Rep(const Packed& packed, const BatchOptions& o, std::uint64_t epoch, std::size_t from_step, const sys::Clock& c)
       : rows(packed),
@@ -82,27 +165,21 @@ struct Batches::Rep {
         first_step(from_step),
         steps(steps_of(packed.rows(), o)),
         batch(std::min(o.batch, packed.rows())),
-        clock(c) {
-    thread = std::thread([this] {
-      std::exception_ptr thrown;
-      try {
-        produce();
-      } catch (...) {
-        thrown = std::current_exception();
-      }
-      Lock lock(mu);
-      ended = true;
-      failure = thrown;
-      changed.notify_all();
-    });
-  }
+        clock(c),
+        windows(1, [this](Ahead<Window>& out) { read(out); }),
+        ready(kReady, [this](Ahead<RowBlock>& out) { deal(out); }) {}
 
-  // A window in memory.
-  struct Window {
-    std::size_t number = SIZE_MAX, first = 0;  // first: of the rows seen in this epoch
-    std::vector<std::uint32_t> seen;           // places among its rows
-    Bytes packed;
-  };
+  // Of the rows of a step, those of this rank.
+  std::size_t first_of(std::size_t step) const { return step * batch + options.rank * batch / options.ranks; }
+
+  void read(Ahead<Window>& out) {
+    if (first_step >= steps) return;
+    for (auto number = first_of(first_step) / order.window_rows(); number < order.windows(); ++number) {
+      auto window = out.used();
+      load(number, window);
+      if (!out.put(std::move(window))) return;
+    }
+  }
 
   void load(std::size_t number, Window& window) {
     const auto n = order.rows_of(number), row_bytes = rows.layout().bytes();
@@ -115,8 +192,8 @@ struct Batches::Rep {
     for (const auto& [block, place] : blocks)
       rows.read_packed(block * Order::kBlock, std::min(Order::kBlock, n - place),
                        window.packed.data() + place * row_bytes);
-    window.number = number;
     window.first = number * order.window_rows();
+    window.end = window.first + n;
     window.seen = order.mixed(number);
   }
 
@@ -139,38 +216,21 @@ struct Batches::Rep {
         .apply(*options.augment, pixels, out.pixels.data() + to * layout.pixels);
   }
 
-  void produce() {
-    Window window;
+  void deal(Ahead<RowBlock>& out) {
+    std::optional<Window> window;
     for (auto step = first_step; step < steps; ++step) {
-      // Of the rows of this step those of this rank.
-      const auto first = step * batch + options.rank * batch / options.ranks;
-      const auto last = step * batch + (options.rank + 1) * batch / options.ranks;
-      auto out = take_empty();
-      out.resize(rows.layout(), last - first);
+      const auto first = first_of(step), last = step * batch + (options.rank + 1) * batch / options.ranks;
+      auto block = out.used();
+      block.resize(rows.layout(), last - first);
       for (auto at = first; at < last; ++at) {
-        const auto number = at / order.window_rows();
-        if (window.number != number) load(number, window);
-        copy_row(window, at, out, at - first);
+        while (!window || at >= window->end) {
+          window = windows.next(std::move(window));
+          CHECK(window, "there is a window for every row");
+        }
+        copy_row(*window, at, block, at - first);
       }
-      if (!put(std::move(out))) return;
+      if (!out.put(std::move(block))) return;
     }
-  }
-
-  RowBlock take_empty() {
-    Lock lock(mu);
-    if (empty.empty()) return {};
-    auto out = std::move(empty.back());
-    empty.pop_back();
-    return out;
-  }
-
-  bool put(RowBlock block) {
-    Lock lock(mu);
-    while (ready.size() >= kReady && !abandoned) lock.wait(changed);
-    if (abandoned) return false;
-    ready.push_back(std::move(block));
-    changed.notify_all();
-    return true;
   }
 };
 
@@ -178,30 +238,14 @@ Batches::Batches(const Packed& rows, const BatchOptions& options, std::uint64_t 
                  const sys::Clock& clock)
     : rep_(std::make_unique<Rep>(rows, options, epoch, from_step, clock)) {}
 
-Batches::~Batches() {
-  {
-    Lock lock(rep_->mu);
-    rep_->abandoned = true;
-    rep_->changed.notify_all();
-  }
-  rep_->thread.join();
-}
+Batches::~Batches() = default;
 
 const RowBlock* Batches::next() {
   auto& rep = *rep_;
   const auto began = rep.clock.now();
-  Lock lock(rep.mu);
-  if (rep.current.rows > 0) rep.empty.push_back(std::exchange(rep.current, {}));
-  while (rep.ready.empty() && !rep.ended) lock.wait(rep.changed);
+  rep.current = rep.ready.next(std::move(rep.current));
   rep.waited += rep.clock.now() - began;
-  if (rep.ready.empty()) {
-    if (rep.failure) std::rethrow_exception(rep.failure);
-    return nullptr;
-  }
-  rep.current = std::move(rep.ready.front());
-  rep.ready.pop_front();
-  rep.changed.notify_all();
-  return &rep.current;
+  return rep.current ? &*rep.current : nullptr;
 }
 
 sys::Micros Batches::waited() const { return rep_->waited; }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "compute/loader/prepare.h"
+#include "compute/loader/readable.h"
 #include "foundation/base/error.h"
 
 namespace falaj::loader {
@@ -100,7 +101,9 @@ void open_rows(table::Workspace& room, const std::string& directory) {
     names += (names.empty() ? "" : ", ") + table::literal(info.name);
   }
   if (names.empty()) throw Error(Code::not_found, fmt::format("there is no Parquet file in '{}'", directory));
-  room.run(fmt::format("CREATE VIEW rows AS SELECT * FROM read_parquet([{}], file_row_number = true)", names));
+  readable([&] {
+    room.run(fmt::format("CREATE VIEW rows AS SELECT * FROM read_parquet([{}], file_row_number = true)", names));
+  });
 }
 
 std::vector<Feature> features_of(const recipe::Training& training, const Problem& problem, For what) {

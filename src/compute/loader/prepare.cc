@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "compute/loader/readable.h"
 #include "foundation/base/error.h"
 
 namespace falaj::loader {
@@ -100,11 +101,13 @@ std::string_view name_of(Objective objective) {
 }
 
 Rows::Rows(table::Workspace& room, const recipe::Training& training) : room_(room) {
-  const auto schema = room.describe("SELECT * EXCLUDE (file_row_number) FROM rows");
-  look_at_label(training, schema);
-  choose_image(training, schema);
-  choose_columns(training, schema);
-  split(training, schema);
+  readable([&] {
+    const auto schema = room.describe("SELECT * EXCLUDE (file_row_number) FROM rows");
+    look_at_label(training, schema);
+    choose_image(training, schema);
+    choose_columns(training, schema);
+    split(training, schema);
+  });
 }
 
 void Rows::look_at_label(const recipe::Training& training, const table::Schema& schema) {
@@ -323,7 +326,7 @@ void Rows::split(const recipe::Training& training, const table::Schema& schema) 
 // ---- Reading
 
 struct Rows::Reading {
-  explicit Reading(const Problem& problem) : columns_(problem.columns), image_(problem.image) {
+  Reading(Columns columns, const std::optional<Image>& image) : columns_(columns), image_(image) {
     reals_.resize(columns_.size());
     floats_.resize(columns_.size());
     texts_.resize(columns_.size());
@@ -366,7 +369,7 @@ struct Rows::Reading {
   }
 
  private:
-  const std::vector<graph::Column>& columns_;
+  const Columns columns_;
   const std::optional<Image>& image_;
   std::vector<std::uint8_t> pixels_;
   std::vector<std::vector<double>> reals_;
@@ -376,9 +379,9 @@ struct Rows::Reading {
 };
 
 // Names that are made here begin with %: a column may be called part or group.
-std::string Rows::select(std::string_view more) const {
+std::string Rows::select(Columns columns, std::string_view more) const {
   std::string out = "SELECT ";
-  for (const auto& column : problem_.columns) {
+  for (const auto& column : columns) {
     // Days become moments, so that a transform knows one kind of time.
     out += column.kind == graph::Kind::timestamp ? fmt::format("CAST({} AS TIMESTAMP), ", identifier(column.name))
                                                  : identifier(column.name) + ", ";
@@ -404,16 +407,17 @@ graph::Transform Rows::fit(const std::vector<graph::Feature>& features, const Pr
     fitter.add({problem_.rows[0], {}});
     return fitter.finish();
   }
-  Reading reading(problem_);
+  Reading reading(problem_.columns, problem_.image);
   const auto n = selected();
   std::size_t seen = 0;
-  room_.query(select(part_ + " AS \"%part\""), {}, [&](const table::Chunk& chunk) {
+  const auto add = [&](const table::Chunk& chunk) {
     const auto rows = rows_where(chunk, n, 0);
     if (!rows.empty()) fitter.add(reading.batch(chunk, rows));
     seen += rows.size();
     if (progress) progress(static_cast<double>(seen) / static_cast<double>(problem_.rows[0]));
     return true;
-  });
+  };
+  readable([&] { room_.query(select(problem_.columns, part_ + " AS \"%part\""), {}, add); });
   return fitter.finish();
 }
 
@@ -422,17 +426,17 @@ Rows::Parts Rows::pack(const graph::Transform& transform, sys::Files& scratch, c
                       problem_.image ? problem_.image->bytes() : 0};
   Parts parts;
   for (auto* part : {&parts.train, &parts.valid, &parts.test}) *part = std::make_unique<Packed>(scratch, layout);
-  Reading reading(problem_);
+  Reading reading(problem_.columns, problem_.image);
   const auto n = selected();
   const double all =
       static_cast<double>(std::accumulate(std::begin(problem_.rows), std::end(problem_.rows), std::size_t{0}));
   std::vector<std::int64_t> ids;
   RowBlock block;
   std::size_t seen = 0;
-  const auto sql = select(fmt::format("{} AS label, {} AS weight, {} AS \"%group\", {} AS \"%part\"", label_, weight_,
-                                      group_, part_)) +
+  const auto sql = select(problem_.columns, fmt::format("{} AS label, {} AS weight, {} AS \"%group\", {} AS \"%part\"",
+                                                        label_, weight_, group_, part_)) +
                    (problem_.objective == Objective::ranking ? " ORDER BY \"%group\"" : "");
-  room_.query(sql, {}, [&](const table::Chunk& chunk) {
+  const auto add = [&](const table::Chunk& chunk) {
     for (std::int64_t p = 0; p < 3; ++p) {
       const auto rows = rows_where(chunk, n + 3, p);
       if (rows.empty()) continue;
@@ -453,14 +457,16 @@ Rows::Parts Rows::pack(const graph::Transform& transform, sys::Files& scratch, c
     seen += chunk.rows();
     if (progress) progress(static_cast<double>(seen) / all);
     return true;
-  });
+  };
+  readable([&] { room_.query(sql, {}, add); });
   return parts;
 }
 
-void Rows::each_batch(Part part, const std::function<bool(const Raw&)>& each) {
-  Reading reading(problem_);
-  const auto n = selected();
-  const auto sql = select(fmt::format("{} AS \"%group\", {} AS \"%part\"", group_, part_)) +
+void Rows::each_batch(Part part, std::size_t first, std::size_t count, const EachBatch& each) {
+  const auto columns = Columns(problem_.columns).subspan(first, count);
+  Reading reading(columns, problem_.image);
+  const auto n = columns.size() + (problem_.image ? 1 : 0);
+  const auto sql = select(columns, fmt::format("{} AS \"%group\", {} AS \"%part\"", group_, part_)) +
                    (problem_.objective == Objective::ranking ? " ORDER BY \"%group\"" : "");
   room_.query(sql, {}, [&](const table::Chunk& chunk) {
     const auto rows = rows_where(chunk, n + 1, static_cast<std::int64_t>(part));

@@ -65,7 +65,10 @@ class Rows {
   struct Raw : graph::Batch {
     std::span<const std::uint8_t> pixels;  // of all images, one after another
   };
-  void each_batch(Part part, const std::function<bool(const Raw&)>& each);
+  using EachBatch = std::function<bool(const Raw&)>;
+  void each_batch(Part part, const EachBatch& each) { each_batch(part, 0, problem_.columns.size(), each); }
+  // With `count` of the columns only, from the `first` on, and no others read: what is made of them may be large.
+  void each_batch(Part part, std::size_t first, std::size_t count, const EachBatch& each);
   // What stands in a column of the part's rows, as text.
   std::vector<std::string> values(Part part, const std::string& column);
 
@@ -77,7 +80,8 @@ class Rows {
   void choose_image(const recipe::Training& training, const table::Schema& schema);
   void split(const recipe::Training& training, const table::Schema& schema);
   void split_by_part(const recipe::Training& training, const table::Schema& schema);
-  std::string select(std::string_view more) const;
+  using Columns = std::span<const graph::Column>;
+  std::string select(Columns columns, std::string_view more) const;
   std::size_t selected() const { return problem_.columns.size() + (problem_.image ? 1 : 0); }  // columns before `more`
 
   table::Workspace& room_;

@@ -163,13 +163,13 @@ void GrpcCall::infer() {
     if (const auto left = micros_left(context_.raw_deadline()); left && (ask.timeout_us == 0 || *left < ask.timeout_us))
       ask.timeout_us = *left;
     shared_.inference.infer(caller(), std::move(ask), loop_,
-                            [this, question](Outcome outcome) { answer(*question, std::move(outcome)); });
+                            [this, question](Outcome&& outcome) { answer(*question, std::move(outcome)); });
   } catch (const std::exception& thrown) {
     fail(*question, as_error(thrown));
   }
 }
 
-void GrpcCall::answer(const Question& question, Outcome outcome) {
+void GrpcCall::answer(const Question& question, Outcome&& outcome) {
   try {
     if (const auto* error = std::get_if<Error>(&outcome)) throw *error;
     auto& answer = std::get<Answer>(outcome);

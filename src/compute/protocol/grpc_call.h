@@ -77,7 +77,7 @@ class GrpcCall {
   void begin();
   Caller caller() const;
   void infer();
-  void answer(const Question& question, Outcome outcome);
+  void answer(const Question& question, Outcome&& outcome);
   void fail(const Question& question, const Error& error);
   void send(grpc::Slice message);
   void finish(const grpc::Status& status);

@@ -66,7 +66,7 @@ inline constexpr const char* kPredictionId = "prediction_id";
 inline constexpr const char* kPredictionHeader = "x-falaj-prediction-id";
 
 using Outcome = std::variant<Answer, Error>;
-using Done = std::function<void(Outcome)>;
+using Done = std::function<void(Outcome&&)>;
 
 // Named fields instead of tensors: each row an object. Where features are looked up, rows name entities by their keys.
 struct Predict {
@@ -75,7 +75,8 @@ struct Predict {
   std::int64_t timeout_us = 0;
   bool explain = false;                                 // the answer says which features were looked up
   std::optional<std::int64_t> as_of_us = std::nullopt;  // of the features; now when absent
-  std::vector<graph::Tensor> columns = {};  // of the model's inputs, where they are known: else without sizes
+  std::vector<graph::Tensor> columns = {};       // of the model's inputs, where they are known: else without sizes
+  std::vector<std::int64_t> feature_times = {};  // of the newest row of each view for each row; 0: there is none
 };
 struct Predicted {
   std::string model, version;

@@ -21,6 +21,7 @@ using net::Method;
 
 constexpr std::uint64_t kOrderBytesMax = 64 * 1024;  // bodies of what is no inference
 constexpr std::size_t kPackBytesMin = 4096, kPackBytesMax = std::size_t{64} << 20;
+constexpr std::size_t kHeaderBytes = 192;  // about what the fields of an answer take
 
 constexpr std::string_view kRouteNames[kRoutes] = {"live",       "ready",          "server",    "models", "model_ready",
                                                    "metadata",   "config",         "openapi",   "infer",  "predict",
@@ -165,21 +166,23 @@ std::optional<Target> parse_target(std::string_view path) {
 }
 
 struct Rest::Exchange {
+  Exchange(const net::Head& its_head, net::Reply its_reply) : head(its_head), reply(std::move(its_reply)) {}
   const net::Head& head;
   net::Reply reply;
   std::string unpacked;
   Asked asked;
 
-  void finish(net::Response response) {
+  void finish(net::Response&& response) {
     pack(head, response);
     reply(std::move(response));
   }
-  void finish(Outcome outcome) {
+  void finish(const Outcome& outcome) {
     if (const auto* error = std::get_if<Error>(&outcome)) return reply(refused(*error));
     try {
       net::Response response;
+      response.headers.reserve(4, kHeaderBytes);
       name_prediction(response, std::get<Answer>(outcome));
-      auto encoded = encode_answer(asked, std::move(std::get<Answer>(outcome)));
+      auto encoded = encode_answer(asked, std::get<Answer>(outcome));
       if (encoded.json_bytes) {
         response.headers.add("Content-Type", "application/octet-stream");
         response.headers.add("Inference-Header-Content-Length", std::to_string(*encoded.json_bytes));
@@ -239,7 +242,7 @@ net::Admission Rest::admit(const net::Head& head) {
 void Rest::begin(const net::Head& head, std::string_view body, net::Loop& loop, net::Reply reply) {
   const auto target = parse_target(head.path);
   CHECK(target, "only what was admitted is begun");
-  auto exchange = std::make_shared<Exchange>(Exchange{head, std::move(reply), {}, {}});
+  auto exchange = std::make_shared<Exchange>(head, std::move(reply));
   try {
     body = body_of(head, body, limits_.body_bytes_max, exchange->unpacked);
     switch (target->route) {
@@ -269,7 +272,7 @@ void Rest::infer(std::shared_ptr<Exchange> exchange, const Target& target, std::
   asked.ask.version = target.version;
   auto ask = std::exchange(asked.ask, {});
   inference_.infer(caller, std::move(ask), loop,
-                   [exchange = std::move(exchange)](Outcome outcome) { exchange->finish(std::move(outcome)); });
+                   [exchange = std::move(exchange)](Outcome&& outcome) { exchange->finish(outcome); });
 }
 
 void Rest::predict(std::shared_ptr<Exchange> exchange, const Target& target, std::string_view body, net::Loop& loop) {
@@ -304,7 +307,7 @@ void Rest::predict_v1(std::shared_ptr<Exchange> exchange, const Target& target, 
   exchange->asked = tensor_of_instances(instances, model);
   auto ask = std::exchange(exchange->asked.ask, {});
   ask.model = target.model;
-  inference_.infer(caller, std::move(ask), loop, [exchange = std::move(exchange)](Outcome outcome) {
+  inference_.infer(caller, std::move(ask), loop, [exchange = std::move(exchange)](Outcome&& outcome) {
     try {
       if (const auto* error = std::get_if<Error>(&outcome)) throw *error;
       auto response = json_response(predictions_of(std::get<Answer>(outcome)));

@@ -28,7 +28,7 @@ struct Encoded {
 };
 // NaN and infinities, which JSON cannot say, become null; binary keeps them. Throws invalid for what only binary can
 // say.
-Encoded encode_answer(const Asked& asked, Answer answer);
+Encoded encode_answer(const Asked& asked, const Answer& answer);
 
 // Appends to JSON.
 void append_text(std::string& out, std::string_view text);          // quoted; requires: UTF-8

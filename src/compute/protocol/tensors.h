@@ -54,7 +54,7 @@ void take_parameter(Asked& asked, std::string_view key, Parameter value);
 // A parameter of a tensor that can only be refused: memory that we do not share.
 void refuse_shared_memory(std::string_view key, std::string_view tensor);
 
-// Throws invalid when there is no input, or two of one name.
+// Throws invalid when there are two inputs, or outputs, of one name. None is fine: some models take none.
 void check_names(const Ask& ask);
 
 // "value:index" of the `k` greatest, greatest first: of each row where the tensor has rows, else of all. Throws invalid

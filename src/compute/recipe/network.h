@@ -65,59 +65,64 @@ template <>
 struct Shape<recipe::Layer> {
   using T = recipe::Layer;
   static constexpr std::string_view name = "TrainingLayer";
-  static constexpr auto fields = std::make_tuple(
-      field("op", &T::op, "What it does.").required().one_of(recipe::kLayers),
-      field("size", &T::size, "Numbers that come out of linear, channels of conv.").range(0, 1 << 20),
-      field("kernel", &T::kernel, "Pixels each way that conv looks at; odd.").range(1, 31),
-      field("stride", &T::stride, "Pixels that conv moves on by.").range(1, 16),
-      field("groups", &T::groups, "Of channels that conv keeps apart.").range(1, 1 << 20),
-      field("share", &T::share, "Of activations that dropout leaves out while training; below 1.").range(0, 1));
+  static Fields fields() {
+    return {field("op", &T::op, "What it does.").required().one_of(recipe::kLayers),
+            field("size", &T::size, "Numbers that come out of linear, channels of conv.").range(0, 1 << 20),
+            field("kernel", &T::kernel, "Pixels each way that conv looks at; odd.").range(1, 31),
+            field("stride", &T::stride, "Pixels that conv moves on by.").range(1, 16),
+            field("groups", &T::groups, "Of channels that conv keeps apart.").range(1, 1 << 20),
+            field("share", &T::share, "Of activations that dropout leaves out while training; below 1.").range(0, 1)};
+  }
 };
 template <>
 struct Shape<recipe::Network> {
   using T = recipe::Network;
   static constexpr std::string_view name = "TrainingNetwork";
-  static constexpr auto fields = std::make_tuple(
-      field("kind", &T::kind, "Its architecture; auto: mlp, or cnn of images.").one_of(recipe::kNetworks),
-      field("hidden", &T::hidden, "Sizes of its hidden layers.").length(0, 64),
-      field("layers", &T::layers, "One's own network, layer by layer, instead of a kind; the last one is added.")
-          .length(0, 1000),
-      field("dropout", &T::dropout, "Share of activations left out while training.").range(0, 1),
-      field("width", &T::width, "Factor on the channels of an image network.").range(0, 8),
-      field("epochs", &T::epochs, "Passes over the rows at most.").range(1, 100'000),
-      field("batch", &T::batch, "Rows a step, or auto: as many as memory allows and as pay.").length(1, 12),
-      field("optimiser", &T::optimiser, "How weights are moved.").one_of(recipe::kOptimisers),
-      field("learningRate", &T::learning_rate, "At its highest.").range(0, 100),
-      field("weightDecay", &T::weight_decay, "Of adamw and sgd.").range(0, 100),
-      field("momentum", &T::momentum, "Of sgd.").range(0, 1),
-      field("schedule", &T::schedule, "How the learning rate falls.").one_of(recipe::kSchedules),
-      field("warmup", &T::warmup, "Share of the steps in which it rises first.").range(0, 1),
-      field("clip", &T::clip, "Largest norm of the gradient; 0 = any.").range(0, 1'000'000),
-      field("accumulate", &T::accumulate, "Batches whose gradients make one step.").range(1, 10'000),
-      field("precision", &T::precision, "Of the arithmetic.").one_of(recipe::kPrecisions),
-      field("augment", &T::augment, "Images are seen a little shifted and mirrored, each time in another way."));
+  static Fields fields() {
+    return {field("kind", &T::kind, "Its architecture; auto: mlp, or cnn of images.").one_of(recipe::kNetworks),
+            field("hidden", &T::hidden, "Sizes of its hidden layers.").length(0, 64),
+            field("layers", &T::layers, "One's own network, layer by layer, instead of a kind; the last one is added.")
+                .length(0, 1000),
+            field("dropout", &T::dropout, "Share of activations left out while training.").range(0, 1),
+            field("width", &T::width, "Factor on the channels of an image network.").range(0, 8),
+            field("epochs", &T::epochs, "Passes over the rows at most.").range(1, 100'000),
+            field("batch", &T::batch, "Rows a step, or auto: as many as memory allows and as pay.").length(1, 12),
+            field("optimiser", &T::optimiser, "How weights are moved.").one_of(recipe::kOptimisers),
+            field("learningRate", &T::learning_rate, "At its highest.").range(0, 100),
+            field("weightDecay", &T::weight_decay, "Of adamw and sgd.").range(0, 100),
+            field("momentum", &T::momentum, "Of sgd.").range(0, 1),
+            field("schedule", &T::schedule, "How the learning rate falls.").one_of(recipe::kSchedules),
+            field("warmup", &T::warmup, "Share of the steps in which it rises first.").range(0, 1),
+            field("clip", &T::clip, "Largest norm of the gradient; 0 = any.").range(0, 1'000'000),
+            field("accumulate", &T::accumulate, "Batches whose gradients make one step.").range(1, 10'000),
+            field("precision", &T::precision, "Of the arithmetic.").one_of(recipe::kPrecisions),
+            field("augment", &T::augment, "Images are seen a little shifted and mirrored, each time in another way.")};
+  }
 };
 template <>
 struct Shape<recipe::Parallel> {
   using T = recipe::Parallel;
   static constexpr std::string_view name = "TrainingParallel";
-  static constexpr auto fields = std::make_tuple(
-      field("mode", &T::mode,
-            "How several tasks share the work: the rows (data), the rows with servers for the weights (server), the "
-            "layers (pipeline), or each layer (tensor).")
-          .one_of(recipe::kModes),
-      field("spares", &T::spares, "Tasks that stand by, beside those of resources, and take a lost one's place.")
-          .range(0, 1000),
-      field("compress", &T::compress, "data: how gradients are made smaller on their way.")
-          .one_of(recipe::kCompressions),
-      field("keep", &T::keep, "topk: the share of a gradient that is sent; above 0.").range(0, 1),
-      field("rank", &T::rank, "powersgd: how many columns stand for a matrix.").range(1, 64),
-      field("shardOptimiser", &T::shard_optimiser, "data: each task has the optimiser's state of its part only."),
-      field("servers", &T::servers, "server: so many of the tasks hold the weights.").range(1, 1000),
-      field("update", &T::update, "server: whether steps are made of all tasks' gradients or of each as it comes.")
-          .one_of(recipe::kUpdates),
-      field("staleness", &T::staleness, "bounded: steps that a task may be ahead of the last.").range(0, 1000),
-      field("microBatches", &T::micro_batches, "pipeline: parts of a step; 0 = four for each task.").range(0, 10'000));
+  static Fields fields() {
+    return {
+        field("mode", &T::mode,
+              "How several tasks share the work: the rows (data), the rows with servers for the weights (server), the "
+              "layers (pipeline), or each layer (tensor).")
+            .one_of(recipe::kModes),
+        field("spares", &T::spares, "Tasks that stand by, beside those of resources, and take a lost one's place.")
+            .range(0, 1000),
+        field("compress", &T::compress, "data: how gradients are made smaller on their way.")
+            .one_of(recipe::kCompressions),
+        field("keep", &T::keep, "topk: the share of a gradient that is sent; above 0.").range(0, 1),
+        field("rank", &T::rank, "powersgd: how many columns stand for a matrix.").range(1, 64),
+        field("shardOptimiser", &T::shard_optimiser, "data: each task has the optimiser's state of its part only."),
+        field("servers", &T::servers, "server: so many of the tasks hold the weights.").range(1, 1000),
+        field("update", &T::update, "server: whether steps are made of all tasks' gradients or of each as it comes.")
+            .one_of(recipe::kUpdates),
+        field("staleness", &T::staleness, "bounded: steps that a task may be ahead of the last.").range(0, 1000),
+        field("microBatches", &T::micro_batches, "pipeline: parts of a step; 0 = four for each task.")
+            .range(0, 10'000)};
+  }
 };
 
 }  // namespace falaj

@@ -32,6 +32,9 @@ TEST(Parallel, WhatMakesSenseIsAccepted) {
   EXPECT_EQ(faults_of([](Training& t) { t.parallel.mode = "pipeline", t.network.kind = "resnet"; }), Places{});
   EXPECT_EQ(faults_of([](Training& t) { t.parallel.mode = "data", t.resources.tasks_min = 1; }), Places{});
   EXPECT_EQ(faults_of([](Training& t) { t.parallel.mode = "data", t.parallel.spares = 2; }), Places{});
+  EXPECT_EQ(
+      faults_of([](Training& t) { t.parallel.mode = "data", t.resources.gpus = 1, t.network.precision = "fp16"; }),
+      Places{});
 }
 
 TEST(Parallel, WhatDoesNotIsRefusedWithItsPlace) {
@@ -67,6 +70,17 @@ TEST(Parallel, WhatDoesNotIsRefusedWithItsPlace) {
        {"spec.parallel.spares"}},
       {[](Training& t) { t.parallel.mode = "data", t.resources.tasks_min = 5; }, {"spec.resources.tasksMin"}},
       {[](Training& t) { t.parallel.mode = "data", t.model = "xgboost"; }, {"spec.parallel.mode"}},
+      {[](Training& t) { t.parallel.mode = "data", t.network.precision = "fp16"; }, {"spec.network.precision"}},
+      {[](Training& t) { t.parallel.mode = "tensor", t.resources.gpus = 1; }, {"spec.parallel.mode"}},
+      {[](Training& t) { t.parallel.mode = "data", t.resources.gpus = 2; }, {"spec.resources.gpus"}},
+      {[](Training& t) {
+         t.parallel.mode = "data", t.parallel.compress = "topk", t.parallel.shard_optimiser = true;
+         t.resources.gpus = 1;
+       },
+       {"spec.parallel.compress", "spec.parallel.shardOptimiser"}},
+      {[](Training& t) { t.resources.tasks = 1, t.resources.gpus = 1, t.model = "xgboost"; }, {"spec.resources.gpus"}},
+      {[](Training& t) { t.resources.tasks = 1, t.resources.gpus = 1, t.network.batch = "auto"; },
+       {"spec.network.batch"}},
   };
   for (const auto& one : cases) EXPECT_EQ(faults_of(one.set), one.places);
 }

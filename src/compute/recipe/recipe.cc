@@ -183,8 +183,27 @@ void check_parallel(const Training& training, Faults& faults) {
     faults.push_back({"spec.parallel.mode", "rankings are learned by one task"});
   if (mode != "none" && training.model == "xgboost")
     faults.push_back({"spec.parallel.mode", "is for networks; xgboost uses all processors of one task"});
-  if (training.network.precision == "fp16" && training.resources.gpus == 0)
-    faults.push_back({"spec.network.precision", "fp16 needs a GPU; use bf16 or fp32 on processors"});
+}
+
+void check_gpus(const Training& training, Faults& faults) {
+  const auto gpus = training.resources.gpus;
+  if (gpus == 0) {
+    if (training.network.precision == "fp16")
+      faults.push_back({"spec.network.precision", "fp16 needs a GPU; use bf16 or fp32 on processors"});
+    return;
+  }
+  const auto refuse = [&](bool when, const char* field, const std::string& why) {
+    if (when) faults.push_back({field, why});
+  };
+  const auto& mode = training.parallel.mode;
+  refuse(gpus > 1, "spec.resources.gpus",
+         fmt::format("a task uses one; for {} say tasks and parallel: {{mode: data}}", gpus));
+  refuse(training.model == "xgboost", "spec.resources.gpus", "trees are learned on processors");
+  refuse(mode != "none" && mode != "data", "spec.parallel.mode", "with GPUs is data");
+  refuse(training.parallel.compress != "none", "spec.parallel.compress", "does not go with GPUs");
+  refuse(training.parallel.shard_optimiser, "spec.parallel.shardOptimiser", "does not go with GPUs");
+  refuse(training.network.batch == "auto", "spec.network.batch",
+         "auto knows the memory of processors only; say how many");
 }
 
 }  // namespace
@@ -203,6 +222,7 @@ void check(const Training& training, Faults& faults) {
   check_columns(training, faults);
   check_network(training, faults);
   check_parallel(training, faults);
+  check_gpus(training, faults);
   if (std::find(training.features.begin(), training.features.end(), training.label) != training.features.end())
     faults.push_back({"spec.features", fmt::format("'{}' is the label", training.label)});
 }

@@ -41,20 +41,45 @@ const ServedVariant* find_variant(const ServedEndpoint* in, const std::string& n
 void add_names(Catalogue& to, std::uint32_t place) {
   auto& endpoint = to.endpoints[place];
   const auto& plan = endpoint.plan;
-  endpoint.full_name = fmt::format("{}.{}.{}", plan.tenant, plan.project, plan.name);
   to.by_name.emplace(plan.name, place);
   to.by_name.emplace(fmt::format("{}.{}", plan.project, plan.name), place);
   to.by_name.emplace(endpoint.full_name, place);
 }
 
+// All but the model, which goes when its last request has.
+std::shared_ptr<const Held> asleep_of(const std::shared_ptr<const Held>& held) {
+  if (!held->model) return held;
+  auto out = std::make_shared<Held>(*held);
+  out->model.reset();
+  return out;
+}
+
 }  // namespace
 
-// Calls it once with zeros where its sizes allow: what a first call sets up is then there before a request is.
-void Loader::warm_up(const Held& held) const {
-  const auto& inputs = held.model->inputs();
+void revoke(Catalogue& catalogue, const std::vector<traffic::Revoked>& what) {
+  for (const auto& one : what) {
+    const auto found = catalogue.callers.find(one.credential);
+    if (found == catalogue.callers.end()) continue;
+    if (one.endpoint.empty()) {
+      catalogue.callers.erase(found);
+      continue;
+    }
+    const auto is_it = [&](std::uint32_t place) { return catalogue.endpoints[place].full_name == one.endpoint; };
+    std::erase_if(found->second.endpoints, is_it);
+    std::erase_if(found->second.explains, is_it);
+  }
+}
+
+std::string name_of(const ServedEndpoint& endpoint, const ServedVariant& variant) {
+  return endpoint.full_name + "/" + variant.plan.name;
+}
+
+// Calls it with zeros where its sizes allow: what a first call sets up is then there before a request is, and the
+// second tells whether calls take long.
+void Loader::warm_up(Held& held) const {
   std::vector<graph::Tensor> zeros;
   std::vector<std::vector<std::string_view>> texts;
-  for (const auto& port : inputs) {
+  for (const auto& port : held.inputs) {
     graph::Sizes sizes;
     for (const auto& dimension : port.shape)
       sizes.push_back(std::holds_alternative<std::int64_t>(dimension) ? std::get<std::int64_t>(dimension) : 1);
@@ -67,6 +92,9 @@ void Loader::warm_up(const Held& held) const {
   try {
     held.model->check(views);
     held.model->run(views);
+    const auto began = clock_.now();
+    held.model->run(views);
+    held.call_us = static_cast<double>((clock_.now() - began).count());
   } catch (const Error& e) {
     log::debug("warm_up_failed", {{"model", held.sha256}, {"why", e.what()}});  // zeros may be nothing to it
   }
@@ -81,13 +109,17 @@ std::shared_ptr<const Held> Loader::hold(const std::string& sha256, const Source
   held->sha256 = sha256;
   const auto load = [&] {
     held->model = infer::Model::load(runtime_, bytes, options_);
+    held->inputs = held->model->inputs();
+    held->outputs = held->model->outputs();
+    held->rows_first = held->model->rows_first();
     warm_up(*held);
   };
   around_loading ? around_loading(sha256, load) : load();
-  for (std::size_t i = 0; i < held->model->inputs().size(); ++i)
-    held->input_of[held->model->inputs()[i].name] = static_cast<std::uint16_t>(i);
-  for (std::size_t i = 0; i < held->model->outputs().size(); ++i)
-    held->output_of[held->model->outputs()[i].name] = static_cast<std::uint16_t>(i);
+  held->since_us = clock_.wall().count();
+  for (std::size_t i = 0; i < held->inputs.size(); ++i)
+    held->input_of[held->inputs[i].name] = static_cast<std::uint16_t>(i);
+  for (std::size_t i = 0; i < held->outputs.size(); ++i)
+    held->output_of[held->outputs[i].name] = static_cast<std::uint16_t>(i);
   held_[sha256] = held;
   return held;
 }
@@ -108,13 +140,21 @@ void Loader::lay_out_log(ServedEndpoint& endpoint) {
 
 // What is to be hidden from a log must not be missed here by the same slip of the pen.
 void Loader::watch(ServedEndpoint& endpoint, const ServedEndpoint* before) const {
+  for (auto& variant : endpoint.variants) {
+    if (!endpoint.plan.compares || variant.plan.shadow) continue;
+    const auto* same = find_variant(before, variant.plan.name);
+    const bool goes_on = same && same->slot == variant.slot && same->compared;
+    variant.compared = goes_on ? same->compared : std::make_shared<ComparedOutputs>(compared_cells(endpoint, variant));
+  }
   if (!endpoint.plan.watch || (endpoint.plan.log && !endpoint.log)) return;
+  const auto seed = static_cast<std::uint64_t>(clock_.wall().count());
   for (auto& variant : endpoint.variants) {
     auto cells = watch_cells(endpoint, variant);
     const auto* same = find_variant(before, variant.plan.name);
     const bool goes_on = same && same->slot == variant.slot && same->watched && same->watched->cells() == cells &&
                          same->watched->how() == *endpoint.plan.watch;
-    variant.watched = goes_on ? same->watched : std::make_shared<WatchStream>(std::move(cells), *endpoint.plan.watch);
+    variant.watched =
+        goes_on ? same->watched : std::make_shared<WatchStream>(std::move(cells), *endpoint.plan.watch, seed);
   }
 }
 
@@ -131,15 +171,14 @@ void Loader::find_features(ServedEndpoint& endpoint, const ServedEndpoint* befor
       state.reason = "features: " + endpoint.features->problem();
 }
 
-std::shared_ptr<const Catalogue> Loader::make(const traffic::Plan& plan, const Catalogue* before,
-                                              const Source& source) {
+std::shared_ptr<Catalogue> Loader::make(const traffic::Plan& plan, const Catalogue* before, const Source& source) {
   auto made = std::make_shared<Catalogue>();
-  made->number = next_number_++;
   made->fingerprint = traffic::fingerprint(plan);
   states_.clear();
   for (const auto& planned : plan.endpoints) {
     ServedEndpoint endpoint;
     endpoint.plan = planned;
+    endpoint.full_name = traffic::full_name(planned);
     const auto* was = find_endpoint(before, planned);
     for (const auto& variant : planned.variants) {
       if (planned.stopped) break;
@@ -148,12 +187,16 @@ std::shared_ptr<const Catalogue> Loader::make(const traffic::Plan& plan, const C
       ServedVariant served;
       served.plan = variant;
       try {
-        served.held = hold(variant.sha256, source);
+        const bool sleeps =
+            same && same->plan.sha256 == variant.sha256 && source.asleep.contains(name_of(endpoint, served));
+        served.held = sleeps ? asleep_of(same->held) : hold(variant.sha256, source);
+        if (sleeps) state.state = "asleep";
       } catch (const Error& e) {
         state.state = source.quarantined.contains(variant.sha256) ? "quarantined" : "failed";
         state.reason = e.what();
         log::warn("model_not_loaded", {{"endpoint", planned.name}, {"variant", variant.name}, {"why", e.what()}});
-        if (same && !source.quarantined.contains(same->plan.sha256)) {  // better the old one than none
+        // Better the old one than none, but not one that sleeps: waking it is what failed.
+        if (same && same->held->model && !source.quarantined.contains(same->plan.sha256)) {
           served.held = same->held;
           served.plan.version = same->plan.version;
           served.plan.sha256 = same->plan.sha256;
@@ -163,10 +206,16 @@ std::shared_ptr<const Catalogue> Loader::make(const traffic::Plan& plan, const C
       if (!served.held) continue;
       served.rule = rule_of(planned.batching);
       served.name_ending = fmt::format(":{}:{}:{}", served.plan.name, served.plan.version, planned.revision);
+      served.version_text = std::to_string(served.plan.version);
       served.target_p99 = infer::Micros(planned.batching.target_p99_us);
+      served.instances_max = static_cast<std::uint32_t>(planned.batching.instances_max);
       const bool goes_on = same && same->plan.sha256 == served.plan.sha256 && same->plan.version == served.plan.version;
       served.counts = goes_on ? same->counts : std::make_shared<Counts>();
       served.slot = goes_on ? same->slot : next_slot_++;
+      if (const auto bytes = static_cast<std::size_t>(planned.batching.cache_bytes); bytes > 0)
+        served.cache = goes_on && same->cache && same->cache->bytes_max() == bytes
+                           ? same->cache
+                           : std::make_shared<AnswerCache>(bytes);
       endpoint.weights.push_back(served.plan);
       endpoint.variants.push_back(std::move(served));
     }

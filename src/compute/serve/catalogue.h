@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -12,20 +13,26 @@
 
 #include "compute/infer/batch.h"
 #include "compute/infer/model.h"
+#include "compute/serve/answer_cache.h"
 #include "compute/serve/counts.h"
 #include "compute/serve/features.h"
 #include "compute/serve/watching.h"
 #include "foundation/base/bytes.h"
+#include "foundation/sys/clock.h"
 #include "lifecycle/traffic/plan.h"
 
 namespace falaj::serve {
 
 struct LogLayout;
 
-// A model in memory, shared by every variant of its bytes.
+// A model in memory, shared by every variant of its bytes. Or what is known of one that sleeps.
 struct Held {
   std::string sha256;
-  std::shared_ptr<const infer::Model> model;
+  std::shared_ptr<const infer::Model> model;  // null: it sleeps
+  std::vector<graph::Port> inputs, outputs;
+  bool rows_first = false;
+  double call_us = 0;                                                  // of its second call ever
+  std::int64_t since_us = 0;                                           // when it was loaded; since 1970
   std::unordered_map<std::string, std::uint16_t> input_of, output_of;  // places by name
 };
 
@@ -36,9 +43,13 @@ struct ServedVariant {
   std::shared_ptr<Counts> counts;  // goes on as long as endpoint, variant and version stay the same
   infer::BatchRule rule;
   infer::Micros target_p99{0};             // 0: none; else the rule is the server's to find
+  std::uint32_t instances_max = 0;         // calls at the same time; 0: as many as there are threads
   std::uint32_t slot = 0;                  // of its queues in the lanes: one for each endpoint, variant and version
   std::string name_ending{};               // of what its predictions are called, after the id
+  std::string version_text{};              // of plan.version, as answers say it
   std::shared_ptr<WatchStream> watched{};  // null: nobody watches
+  std::shared_ptr<AnswerCache> cache{};    // null: nothing is kept
+  std::shared_ptr<ComparedOutputs> compared{};  // null: nobody compares
 };
 
 struct ServedEndpoint {
@@ -57,14 +68,20 @@ struct KnownCaller {
   std::vector<std::uint32_t> explains;   // of those, where it may see features that were looked up
 };
 
-// Everything that requests are answered from. Immutable; published whole.
+// Everything that requests are answered from. Published whole, and immutable from then on.
 struct Catalogue {
-  std::uint64_t number = 0;  // counts up
+  std::uint64_t number = 0;  // counts up; given when it is published
   std::string fingerprint;   // of the plan it was made of
   std::vector<ServedEndpoint> endpoints;
   std::unordered_multimap<std::string, std::uint32_t> by_name;  // "name", "project.name" and "tenant.project.name"
   std::unordered_map<std::string, KnownCaller> callers;         // by id of the token
 };
+
+// Takes from callers what they may no longer do.
+void revoke(Catalogue& catalogue, const std::vector<traffic::Revoked>& what);
+
+// "tenant.project.endpoint/variant"
+std::string name_of(const ServedEndpoint& endpoint, const ServedVariant& variant);
 
 // What a variant is doing, for reports.
 struct VariantState {
@@ -82,10 +99,12 @@ class Loader {
     std::function<Bytes(const std::string& sha256)> bytes;
     std::map<std::string, std::string> quarantined;
     FeatureStore features;
+    std::set<std::string> asleep{};  // variants (name_of) that need not be in memory, when they were once
   };
-  Loader(infer::Runtime runtime, infer::LoadOptions options) : runtime_(std::move(runtime)), options_(options) {}
+  Loader(infer::Runtime runtime, infer::LoadOptions options, const sys::Clock& clock)
+      : runtime_(std::move(runtime)), options_(options), clock_(clock) {}
 
-  std::shared_ptr<const Catalogue> make(const traffic::Plan& plan, const Catalogue* before, const Source& source);
+  std::shared_ptr<Catalogue> make(const traffic::Plan& plan, const Catalogue* before, const Source& source);
   const std::vector<VariantState>& states() const { return states_; }
 
   // Does the loading, so that whoever watches knows what was loaded when the process ended.
@@ -93,16 +112,16 @@ class Loader {
 
  private:
   std::shared_ptr<const Held> hold(const std::string& sha256, const Source& source);
-  void warm_up(const Held& held) const;
+  void warm_up(Held& held) const;
   void find_features(ServedEndpoint& endpoint, const ServedEndpoint* before, const FeatureStore& store);
   void lay_out_log(ServedEndpoint& endpoint);
   void watch(ServedEndpoint& endpoint, const ServedEndpoint* before) const;
 
   infer::Runtime runtime_;
   infer::LoadOptions options_;
+  const sys::Clock& clock_;
   std::map<std::string, std::weak_ptr<const Held>> held_;
   std::vector<VariantState> states_;
-  std::uint64_t next_number_ = 1;
   std::uint32_t next_slot_ = 1;
 };
 

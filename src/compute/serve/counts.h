@@ -43,8 +43,8 @@ struct Counts {
     }
     protocol::Duration read() const { return {count.load(std::memory_order_relaxed), us.load() * 1000}; }
   };
-  Sum success, fail, queue, infer;
-  std::atomic<std::uint64_t> rows{0}, calls{0}, refused{0}, late{0}, dropped_shadows{0};
+  Sum success, fail, queue, infer, cache_hit, cache_miss, woken;  // woken: requests that waited for a model that slept
+  std::atomic<std::uint64_t> rows{0}, calls{0}, refused{0}, late{0}, dropped_shadows{0}, slow{0};
   std::atomic<std::int64_t> last_us{0};  // since 1970
   Latencies latency;                     // of requests that were answered, from their coming to their answer
 

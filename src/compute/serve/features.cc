@@ -122,9 +122,11 @@ class EndpointFeatures::Filling final : public lookup::FeatureSink {
  public:
   Filling(const EndpointFeatures& of, const json::array& given, std::span<const graph::Port> inputs, bool explains)
       : of_(of), given_(given), explains_(explains) {
-    for (const auto& view : of.views_)
+    for (std::size_t v = 0; v < of.views_.size(); ++v) {
+      const auto& view = of.views_[v];
       for (std::size_t f = 0; f < view.places.size(); ++f)
-        features_.push_back({view.plan, &view.plan->features[f], view.places[f].type, nullptr, nullptr});
+        features_.push_back({view.plan, v, &view.plan->features[f], view.places[f].type, nullptr, nullptr});
+    }
     tensors_.resize(inputs.size());
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const auto& input = inputs[i];
@@ -154,11 +156,14 @@ class EndpointFeatures::Filling final : public lookup::FeatureSink {
     }
     std::fill(std::begin(by_status_), std::end(by_status_), 0);
     columns_.assign(explains_ ? features_.size() : 0, {});
+    times_.assign(given_.size() * of_.views_.size(), 0);
   }
 
   void add(std::size_t number, std::size_t row, const FeatureCell& cell) override {
     const auto& feature = features_[number];
     ++by_status_[static_cast<std::size_t>(cell.status)];
+    auto& newest = times_[row * of_.views_.size() + feature.place];
+    newest = std::max(newest, cell.event_us);
     if (explains_) columns_[number].add(cell, feature.type);
     if (!feature.input) return;  // the service has more than this model takes
     if (feature.column) return put(*feature.column, row, number_in(cell, feature.type));
@@ -175,6 +180,7 @@ class EndpointFeatures::Filling final : public lookup::FeatureSink {
 
   json::array take_rows() { return std::move(rows_); }
   std::vector<graph::Tensor> take_columns() { return std::move(tensors_); }
+  std::vector<std::int64_t> take_times() { return std::move(times_); }
   void count() const {
     for (std::size_t i = 0; i < std::size(by_status_); ++i)
       if (by_status_[i] > 0) of_.counts_->by_status[i].fetch_add(by_status_[i], std::memory_order_relaxed);
@@ -200,6 +206,7 @@ class EndpointFeatures::Filling final : public lookup::FeatureSink {
  private:
   struct Feature {
     const traffic::FeatureView* view;
+    std::size_t place;  // of the view among all
     const std::string* name;
     Type type;
     const graph::Port* input;  // of the model; null when it takes none of that name
@@ -233,6 +240,7 @@ class EndpointFeatures::Filling final : public lookup::FeatureSink {
   json::array rows_;
   std::uint64_t by_status_[4] = {};
   std::vector<Column> columns_;
+  std::vector<std::int64_t> times_;  // of the newest row found, by row and view
 };
 
 // ---- what rows say
@@ -403,6 +411,7 @@ void EndpointFeatures::fill(protocol::Predict& ask, std::span<const graph::Port>
   counts_->reads.add((clock.now() - began).count());
   ask.rows = filling.take_rows();
   ask.columns = filling.take_columns();
+  ask.feature_times = filling.take_times();
 }
 
 void write_feature_metrics(std::string& out,

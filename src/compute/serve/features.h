@@ -48,8 +48,9 @@ class EndpointFeatures {
   const std::shared_ptr<FeatureCounts>& counts() const { return counts_; }
 
   // Makes of rows that name entities rows and columns that hold every input of the model that they or the service name.
-  // A feature that is null, missing or expired is left out of a row, as null is, or not a number. `explained`, unless
-  // null, is told all that was looked up. Throws invalid for what a row should not, or has to, name; unavailable.
+  // A feature that is null, missing or expired is left out of a row, as null is, or not a number. The request keeps
+  // how new what was found is. `explained`, unless null, is told all that was looked up. Throws invalid for what a row
+  // should not, or has to, name; unavailable.
   void fill(protocol::Predict& ask, std::span<const graph::Port> inputs, const sys::Clock& clock,
             json::object* explained) const;
 

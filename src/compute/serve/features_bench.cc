@@ -108,7 +108,7 @@ class World {
     ask.rows = {parse_json(key(entity))};
     const auto catalogue = host_.catalogue();
     const auto& endpoint = catalogue->endpoints.at(0);
-    const auto& inputs = endpoint.variants.at(0).held->model->inputs();
+    const auto& inputs = endpoint.variants.at(0).held->inputs;
     endpoint.features->fill(ask, inputs, clock_, nullptr);
     json::object row;
     for (std::size_t i = 0; i < inputs.size(); ++i) row[inputs[i].name] = ask.columns[i].values<float>()[0];
@@ -158,7 +158,7 @@ class World {
                      crypto::sha256(BytesView(credential.secret)).hex(),
                      clock_.wall().count() + kHourOfBench,
                      {0, 1}}};
-    Loader loader(infer::runtime(), {});
+    Loader loader(infer::runtime(), {}, clock_);
     Loader::Source source;
     source.bytes = [&](const std::string&) { return model; };
     source.features = told;

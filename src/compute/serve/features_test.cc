@@ -16,6 +16,7 @@
 #include "compute/serve/host.h"
 #include "compute/serve/online_store.h"
 #include "foundation/base/metrics.h"
+#include "foundation/base/text.h"
 #include "foundation/crypto/hash.h"
 #include "foundation/crypto/token.h"
 #include "foundation/sys/random.h"
@@ -300,7 +301,7 @@ TEST_F(FeaturesTest, AViewWithoutAnEntityNeedsNoStore) {
 // y = mean_3h * 2, and what the entity is does not matter to it.
 class HostWithFeatures : public FeaturesTest {
  protected:
-  HostWithFeatures() : host_(clock_, nullptr), loader_(infer::runtime(), {}) {
+  HostWithFeatures() : host_(clock_, nullptr, &predictions_), loader_(infer::runtime(), {}, clock_) {
     graph::Graph graph;
     const std::vector<graph::Dimension> one = {std::string("rows"), std::int64_t{1}};
     const auto x = graph.add_input("mean_3h", Element::float32, one);
@@ -314,7 +315,7 @@ class HostWithFeatures : public FeaturesTest {
     token_.id.bits = {random.next(), random.next()};
     headers_.add("Authorization", "Bearer " + crypto::format_credential(crypto::CredentialKind::token, token_));
   }
-  void serve(std::vector<std::int64_t> explains) {
+  void serve(std::vector<std::int64_t> explains, bool log = false) {
     traffic::Plan plan;
     for (const auto* name : {"by-key", "by-value"}) {
       traffic::Endpoint endpoint;
@@ -323,6 +324,7 @@ class HostWithFeatures : public FeaturesTest {
       endpoint.name = name;
       endpoint.variants = {{"a", "m", 1, crypto::sha256(model_).hex(), 1, false, "", ""}};
       if (endpoint.name == "by-key") endpoint.features = plan_;
+      if (log) endpoint.names = true, endpoint.log.emplace();
       plan.endpoints.push_back(endpoint);
     }
     plan.callers = {{token_.id.str(),
@@ -354,6 +356,9 @@ class HostWithFeatures : public FeaturesTest {
   net::Headers headers_;
   HandLoop loop_;
   Loader::Source source_;
+  std::string logged_;  // written by one thread, read when it has flushed
+  sys::SimRandom random_{3};
+  Predictions predictions_{clock_, random_, [this](const LogSegment& segment) { logged_ += segment.lines; }};
   Host host_;
   Loader loader_;
 };
@@ -378,6 +383,19 @@ TEST_F(HostWithFeatures, WhatWasLookedUpIsShownToThoseWhoMayReadIt) {
   EXPECT_THAT(refused(Code::denied, [&] { predict("by-key", R"([{"origin":"SEA","distance":1}])", true); }),
               HasSubstr("feature.read"));
   EXPECT_NO_THROW(predict("by-key", R"([{"origin":"SEA","distance":1}])"));
+}
+
+TEST_F(HostWithFeatures, TheLogSaysWhichFeaturesWereLookedUpAndHowNewTheyWere) {
+  serve({}, true);
+  predict("by-key", R"([{"origin":"SEA","distance":1},{"origin":"JFK","distance":1}])");
+  predictions_.flush();
+  const auto lines = split(logged_, '\n');
+  ASSERT_EQ(lines.size(), 3u) << logged_;
+  const auto features = [&](std::size_t row) { return std::string(parse_json(lines[row]).at("features").as_string()); };
+  const auto service = fmt::format(R"({{"service":"{}@{}")", plan_.service, plan_.revision);
+  EXPECT_THAT(features(0), testing::StartsWith(service));
+  EXPECT_THAT(features(0), HasSubstr(fmt::format(R"("{}@{}":"20)", plan_.views[0].name, plan_.views[0].revision)));
+  EXPECT_THAT(features(1), HasSubstr(fmt::format(R"("{}@{}":null)", plan_.views[0].name, plan_.views[0].revision)));
 }
 
 TEST_F(HostWithFeatures, CountsGoOnAndProblemsAreReported) {

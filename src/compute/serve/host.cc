@@ -2,6 +2,7 @@
 #include "compute/serve/host.h"
 
 #include <algorithm>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -46,11 +47,13 @@ thread_local Recognised recognised;
 
 }  // namespace
 
-Host::Host(const sys::Clock& clock, CrashNote* note, Predictions* predictions)
+Host::Host(const sys::Clock& clock, CrashNote* note, Predictions* predictions, Slow slow)
     : clock_(clock),
       note_(note),
       predictions_(predictions),
-      shadows_(clock),
+      shadows_(clock, CrashNote::of_other(note, 0)),
+      slow_from_(slow.from),
+      slow_(clock, slow.threads > 0 ? slow.threads : std::max(1u, std::thread::hardware_concurrency()), note),
       number_(++hosts_made),
       catalogue_(std::make_shared<const Catalogue>()) {}
 
@@ -61,23 +64,49 @@ std::shared_ptr<const Catalogue> Host::catalogue() const {
   return catalogue_;
 }
 
-void Host::publish(std::shared_ptr<const Catalogue> catalogue) {
+std::vector<Lane*> Host::take_over(std::shared_ptr<Catalogue> catalogue) {
+  catalogue->number = catalogue_->number + 1;
+  published_.store(catalogue->number, std::memory_order_release);
+  catalogue_ = std::move(catalogue);
+  std::vector<Lane*> lanes;
+  for (auto& [loop, lane] : lanes_) lanes.push_back(lane.get());
+  return lanes;
+}
+
+void Host::publish(std::shared_ptr<Catalogue> catalogue) {
   std::vector<Lane*> lanes;
   {
     Lock lock(mu_);
-    catalogue_ = catalogue;
-    published_.store(catalogue->number, std::memory_order_release);
-    for (auto& [loop, lane] : lanes_) lanes.push_back(lane.get());
+    lanes = take_over(catalogue);
   }
-  // A lane that nobody asks would hold the models of the catalogue before; and one that just did looks again here.
+  tell(lanes, catalogue);
+}
+
+void Host::revoke(const std::vector<traffic::Revoked>& what) {
+  std::shared_ptr<Catalogue> narrowed;
+  std::vector<Lane*> lanes;
+  {
+    Lock lock(mu_);
+    if (catalogue_->number == 0) return;
+    narrowed = std::make_shared<Catalogue>(*catalogue_);
+    serve::revoke(*narrowed, what);
+    lanes = take_over(narrowed);
+  }
+  tell(lanes, narrowed);
+}
+
+// A lane that nobody asks would hold the models of the catalogue before; and one that just did looks again here.
+void Host::tell(const std::vector<Lane*>& lanes, const std::shared_ptr<const Catalogue>& catalogue) {
   for (auto* lane : lanes)
     lane->loop().post([lane, catalogue] {
       if (!lane->catalogue || lane->catalogue->number < catalogue->number) lane->catalogue = catalogue;
       lane->tidy(*lane->catalogue);
+      lane->retry_parked();
     });
 }
 
 void Host::close() {
+  slow_.close();  // what it calls comes back to loops, which end after us
   Lock lock(mu_);
   for (auto& [loop, lane] : lanes_) {
     std::shared_ptr<Lane> last(std::move(lane));
@@ -98,8 +127,8 @@ Lane& Host::lane_of(net::Loop& loop) {
     auto& lane = lanes_[&loop];
     const auto place = lanes_.size() - 1;
     if (!lane)
-      lane =
-          std::make_unique<Lane>(loop, clock_, note_ && place < CrashNote::kLanes ? &note_->running[place] : nullptr);
+      lane = std::make_unique<Lane>(
+          loop, clock_, note_ && place < CrashNote::kThreads / 2 ? &note_->running[place] : nullptr, slow_, slow_from_);
     known = {number_, &loop, lane.get()};
   }
   auto& lane = *known.lane;
@@ -192,11 +221,65 @@ void Host::infer(const protocol::Caller& caller, protocol::Ask ask, net::Loop& l
   const auto from = lane.catalogue;
   const auto& endpoint = find(*from, authenticate(*from, caller), ask.model);
   const auto& variant = choose(endpoint, caller, ask);
-  for (const auto& other : endpoint.variants)
-    if (other.plan.shadow) shadows_.offer(from, other, ask);
-  auto inquiry = ask_tensors(from, endpoint, variant, clock_, std::move(ask), std::move(done));
+  if (!variant.held->model) return await(endpoint, variant, caller, lane, std::move(ask), std::move(done));
+  go(lane, endpoint, variant, caller, ask_tensors(from, endpoint, variant, clock_, std::move(ask), std::move(done)));
+}
+
+void Host::go(Lane& lane, const ServedEndpoint& endpoint, const ServedVariant& variant, const protocol::Caller& caller,
+              std::unique_ptr<Inquiry> inquiry) {
+  for (const auto& other : endpoint.variants) {
+    if (!other.plan.shadow) continue;
+    shadows_.offer(lane.catalogue, other, *variant.held, inquiry->inputs);
+    if (!other.held->model && wake) wake(name_of(endpoint, other));
+  }
   give_name(*inquiry, endpoint, caller);
-  lane.push(variant, std::move(inquiry));
+  if (variant.cache && answer_again(lane, variant, inquiry)) return;
+  const auto now = inquiry->began();
+  lane.push(variant, std::move(inquiry), now);
+}
+
+// Whether an equal request was answered before: then this one is, as that was. Else its answer will be kept.
+bool Host::answer_again(Lane& lane, const ServedVariant& variant, std::unique_ptr<Inquiry>& inquiry) const {
+  const auto began = clock_.now();
+  auto key = AnswerCache::key_of(*inquiry);
+  const auto known = variant.cache->find(key);
+  (known ? variant.counts->cache_hit : variant.counts->cache_miss).add((clock_.now() - began).count());
+  variant.counts->last_us.store(clock_.wall().count(), std::memory_order_relaxed);
+  if (!known) {
+    inquiry->keep_answer_as(std::move(key));
+    return false;
+  }
+  lane.loop().post([known, again = std::shared_ptr<Inquiry>(std::move(inquiry))] {
+    std::vector<std::vector<std::string_view>> texts;
+    std::vector<infer::TensorView> outputs;
+    for (const auto& tensor : *known) {
+      texts.emplace_back(tensor.texts.begin(), tensor.texts.end());
+      outputs.push_back(infer::TensorView::of(tensor, texts.back()));
+    }
+    again->answer({outputs, infer::Micros{0}, infer::Micros{0}, again->rows});
+  });
+  return true;
+}
+
+// Has the variant woken, and asks again when it is. What the caller said stays until it is answered.
+template <class Asked, class Done>
+void Host::await(const ServedEndpoint& endpoint, const ServedVariant& variant, const protocol::Caller& caller,
+                 Lane& lane, Asked ask, Done done) {
+  const auto began = clock_.now();
+  const auto own = variant.rule.deadline_default.count();
+  const auto allowed = ask.timeout_us > 0 && ask.timeout_us < own ? ask.timeout_us : own;
+  auto waiting = std::make_shared<std::pair<Asked, Done>>(std::move(ask), std::move(done));
+  lane.park(began + infer::Micros(allowed),
+            [this, caller, &lane, waiting, counts = variant.counts, began](const std::optional<Error>& why) {
+              counts->woken.add((clock_.now() - began).count());
+              if (why) return waiting->second(*why);
+              try {
+                again(caller, std::move(waiting->first), lane.loop(), waiting->second);
+              } catch (const Error& e) {
+                waiting->second(e);
+              }
+            });
+  if (wake) wake(name_of(endpoint, variant));
 }
 
 // The rows get the features of the entities that they name; the answer says which, where that is asked for.
@@ -216,7 +299,7 @@ void Host::look_up(const Catalogue& catalogue, const KnownCaller& caller, const 
                     "none that is about people",
                     endpoint.plan.features->service));
   json::object explained;
-  endpoint.features->fill(ask, variant.held->model->inputs(), clock_, ask.explain ? &explained : nullptr);
+  endpoint.features->fill(ask, variant.held->inputs, clock_, ask.explain ? &explained : nullptr);
   if (!ask.explain) return;
   done = [explained = std::move(explained),
           done = std::move(done)](std::variant<protocol::Predicted, Error> outcome) mutable {
@@ -236,10 +319,9 @@ void Host::predict(const protocol::Caller& caller, protocol::Predict ask, net::L
   routed.model = ask.model;
   routed.version = ask.version;
   const auto& variant = choose(endpoint, caller, routed);
+  if (!variant.held->model) return await(endpoint, variant, caller, lane, std::move(ask), std::move(done));
   look_up(*from, known, endpoint, variant, ask, done);
-  auto inquiry = ask_rows(from, endpoint, variant, clock_, ask, std::move(done));
-  give_name(*inquiry, endpoint, caller);
-  lane.push(variant, std::move(inquiry));
+  go(lane, endpoint, variant, caller, ask_rows(from, endpoint, variant, clock_, ask, std::move(done)));
 }
 
 bool Host::ready(const protocol::Caller& caller, const std::string& model, const std::string& version) const {
@@ -262,15 +344,16 @@ protocol::Description Host::describe(const protocol::Caller& caller, const std::
   out.model = endpoint.plan.name;
   for (const auto& served : endpoint.variants)
     if (version.empty() || &served == &variant) out.versions.push_back(std::to_string(served.plan.version));
-  const auto& held = *variant.held->model;
+  const auto& held = *variant.held;
   out.platform = "onnxruntime_onnx";
-  out.inputs = held.inputs();
-  out.outputs = held.outputs();
-  out.rows_first = held.rows_first();
-  out.rows_max = held.rows_first() ? variant.rule.rows_max : 0;
+  out.inputs = held.inputs;
+  out.outputs = held.outputs;
+  out.rows_first = held.rows_first;
+  out.rows_max = held.rows_first ? variant.rule.rows_max : 0;
   out.wait_us_max = variant.rule.wait_max.count();
-  out.properties = {
-      {"engine", std::string(held.engine())}, {"endpoint", endpoint.full_name}, {"sha256", variant.plan.sha256}};
+  out.properties = {{"engine", held.model ? std::string(held.model->engine()) : "asleep"},
+                    {"endpoint", endpoint.full_name},
+                    {"sha256", variant.plan.sha256}};
   if (endpoint.features) out.properties["features"] = endpoint.features->plan().service;
   return out;
 }
@@ -295,8 +378,10 @@ std::vector<protocol::Statistics> Host::statistics(const protocol::Caller& calle
       one.fail = counts.fail.read();
       one.queue = counts.queue.read();
       one.infer = counts.infer.read();
+      one.cache_hit = counts.cache_hit.read();
+      one.cache_miss = counts.cache_miss.read();
       one.batches = counts.batches();
-      one.memory_bytes = variant.held->model->resident_bytes();
+      one.memory_bytes = variant.held->model ? variant.held->model->resident_bytes() : 0;
       out.push_back(std::move(one));
     }
   };

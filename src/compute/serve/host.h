@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,13 +24,21 @@ namespace falaj::serve {
 // stays on the thread of its loop.
 class Host final : public protocol::Inference {
  public:
+  struct Slow {
+    std::size_t threads = 0;  // for calls that take long; 0: as many as there are processors
+    infer::Micros from = kSlowCall;
+  };
   // `note`: shared with who restarts this process after a crash; null when nobody does. `predictions`: names them and
   // writes them down; null: neither.
-  Host(const sys::Clock& clock, CrashNote* note, Predictions* predictions = nullptr);
+  Host(const sys::Clock& clock, CrashNote* note, Predictions* predictions, Slow slow);
+  Host(const sys::Clock& clock, CrashNote* note, Predictions* predictions = nullptr)
+      : Host(clock, note, predictions, Slow{}) {}
   ~Host() override;
 
   // What is answered from now on. Requests that wait are answered by what they were meant for.
-  void publish(std::shared_ptr<const Catalogue> catalogue);
+  void publish(std::shared_ptr<Catalogue> catalogue);
+  // Of what is published, at once: what a plan changes besides may take its time.
+  void revoke(const std::vector<traffic::Revoked>& what);
   std::shared_ptr<const Catalogue> catalogue() const;
   // Before the loops end: refuses what waits and forgets the lanes. Each is closed on the thread of its loop.
   void close();
@@ -49,16 +58,34 @@ class Host final : public protocol::Inference {
   void load(const protocol::Caller& caller, const std::string& model) override;
   void unload(const protocol::Caller& caller, const std::string& model) override;
 
+  // Told which variant (name_of) is asked while it sleeps, perhaps more than once; whoever it is publishes a catalogue
+  // where it does not. Set before the first request.
+  std::function<void(const std::string& variant)> wake;
+
   // Of what the caller may ask, in Prometheus' text format: names that dashboards of this field know, and ours.
   std::string metrics(const protocol::Caller& caller) const;
 
  private:
   Lane& lane_of(net::Loop& loop);
+  std::vector<Lane*> take_over(std::shared_ptr<Catalogue> catalogue) REQUIRES(mu_);
+  static void tell(const std::vector<Lane*>& lanes, const std::shared_ptr<const Catalogue>& catalogue);
+  bool answer_again(Lane& lane, const ServedVariant& variant, std::unique_ptr<Inquiry>& inquiry) const;
   void give_name(Inquiry& inquiry, const ServedEndpoint& endpoint, const protocol::Caller& caller) const;
   bool recognises(const protocol::Caller& caller, std::uint64_t catalogue) const;
   const KnownCaller& authenticate(const Catalogue& catalogue, const protocol::Caller& caller) const;
   const ServedEndpoint& find(const Catalogue& catalogue, const KnownCaller& caller, const std::string& model) const;
   using PredictDone = std::function<void(std::variant<protocol::Predicted, Error>)>;
+  template <class Asked, class Done>
+  void await(const ServedEndpoint& endpoint, const ServedVariant& variant, const protocol::Caller& caller, Lane& lane,
+             Asked ask, Done done);
+  void again(const protocol::Caller& caller, protocol::Ask ask, net::Loop& loop, protocol::Done done) {
+    infer(caller, std::move(ask), loop, std::move(done));
+  }
+  void again(const protocol::Caller& caller, protocol::Predict ask, net::Loop& loop, PredictDone done) {
+    predict(caller, std::move(ask), loop, std::move(done));
+  }
+  void go(Lane& lane, const ServedEndpoint& endpoint, const ServedVariant& variant, const protocol::Caller& caller,
+          std::unique_ptr<Inquiry> inquiry);
   void look_up(const Catalogue& catalogue, const KnownCaller& caller, const ServedEndpoint& endpoint,
                const ServedVariant& variant, protocol::Predict& ask, PredictDone& done) const;
   const ServedVariant& choose(const ServedEndpoint& endpoint, const protocol::Caller& caller,
@@ -68,6 +95,8 @@ class Host final : public protocol::Inference {
   CrashNote* const note_;
   Predictions* const predictions_;
   Shadows shadows_;
+  const infer::Micros slow_from_;
+  SlowLane slow_;
   const std::uint64_t number_;  // of this host among all of the process
 
   mutable Mutex mu_;  // guards everything below

@@ -11,17 +11,12 @@
 namespace falaj::serve {
 namespace {
 
+constexpr std::size_t kAnswerBytesKept = std::size_t{1} << 20;
+
 std::string names_of(std::span<const graph::Port> ports) {
   std::string out;
   for (const auto& port : ports) out += (out.empty() ? "" : ", ") + port.name;
   return out.substr(0, 500);
-}
-
-graph::Tensor copy_of(const infer::TensorView& view) {
-  const auto sizes = view.shape.sizes();
-  graph::Tensor out{view.element, {sizes.begin(), sizes.end()}, {view.bytes.begin(), view.bytes.end()}, {}};
-  out.texts.assign(view.texts.begin(), view.texts.end());
-  return out;
 }
 
 class TensorInquiry final : public Inquiry {
@@ -30,7 +25,7 @@ class TensorInquiry final : public Inquiry {
                 const sys::Clock& clock, protocol::Ask ask, protocol::Done done)
       : Inquiry(std::move(from), endpoint, variant, clock), ask_(std::move(ask)), done_(std::move(done)) {
     const auto& held = *variant.held;
-    const auto& ports = held.model->inputs();
+    const auto& ports = held.inputs;
     inputs.resize(ports.size());
     thread_local std::vector<char> given;  // kept: this is done for every request
     given.assign(ports.size(), 0);
@@ -59,7 +54,7 @@ class TensorInquiry final : public Inquiry {
       const auto place = held.output_of.find(output);
       if (place == held.output_of.end())
         throw Error(Code::invalid,
-                    fmt::format("the model has no output '{}'; it has {}", output, names_of(held.model->outputs())));
+                    fmt::format("the model has no output '{}'; it has {}", output, names_of(held.outputs)));
       wanted.push_back(place->second);
     }
     rows = held.model->check(inputs);
@@ -69,15 +64,25 @@ class TensorInquiry final : public Inquiry {
 
  private:
   void tell(const infer::Ran& ran) override {
-    protocol::Answer answer;
-    answer.model = endpoint_.plan.name;
-    answer.version = std::to_string(variant_.plan.version);
-    const auto& ports = variant_.held->model->outputs();
-    answer.outputs.reserve(ran.outputs.size());
-    for (std::size_t i = 0; i < ran.outputs.size(); ++i)
-      answer.outputs.push_back({ports[wanted.empty() ? i : wanted[i]].name, copy_of(ran.outputs[i])});
-    answer.prediction_id = prediction_name();
-    done_(std::move(answer));
+    // Kept, with its memory, for the next on this thread, unless whoever is told takes something out of it.
+    thread_local protocol::Outcome kept;
+    auto* answer = std::get_if<protocol::Answer>(&kept);
+    if (!answer) answer = &kept.emplace<protocol::Answer>();
+    answer->model = endpoint_.plan.name;
+    answer->version = variant_.version_text;
+    answer->parameters.clear();
+    answer->outputs.resize(ran.outputs.size());
+    const auto& ports = variant_.held->outputs;
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < ran.outputs.size(); ++i) {
+      auto& output = answer->outputs[i];
+      output.name = ports[wanted.empty() ? i : wanted[i]].name;
+      infer::copy_into(output.tensor, ran.outputs[i]);
+      bytes += output.tensor.bytes.size();
+    }
+    name_prediction(answer->prediction_id);
+    done_(std::move(kept));
+    if (bytes > kAnswerBytesKept) kept = protocol::Answer();
   }
   void tell(const Error& why) override { done_(why); }
 
@@ -93,6 +98,7 @@ class RowInquiry final : public Inquiry {
              const sys::Clock& clock, const protocol::Predict& ask, RowsDone done)
       : Inquiry(std::move(from), endpoint, variant, clock), asked_rows_(ask.rows.size()), done_(std::move(done)) {
     const auto& model = *variant.held->model;
+    feature_times_ = ask.feature_times;
     columns_ = columns_of(ask.rows, model.inputs(), ask.columns);
     texts_.resize(columns_.size());
     for (std::size_t i = 0; i < columns_.size(); ++i) {
@@ -108,9 +114,11 @@ class RowInquiry final : public Inquiry {
     protocol::Predicted out;
     out.model = endpoint_.plan.name;
     out.version = std::to_string(variant_.plan.version);
-    out.rows = rows_of(asked_rows_, variant_.held->model->outputs(), ran.outputs);
+    out.rows = rows_of(asked_rows_, variant_.held->outputs, ran.outputs);
     out.served["variant"] = variant_.plan.name;
-    if (const auto name = prediction_name(); !name.empty()) out.served[protocol::kPredictionId] = name;
+    std::string name;
+    name_prediction(name);
+    if (!name.empty()) out.served[protocol::kPredictionId] = name;
     done_(std::move(out));
   }
   void tell(const Error& why) override { done_(why); }
@@ -139,7 +147,12 @@ void Inquiry::give_name(Predictions& log, std::string key) {
   key_ = std::move(key);
 }
 
-std::string Inquiry::prediction_name() const { return log_ ? format_id(id_) + variant_.name_ending : ""; }
+void Inquiry::name_prediction(std::string& out) const {
+  out.clear();
+  if (!log_) return;
+  append_id(out, id_);
+  out += variant_.name_ending;
+}
 
 void Inquiry::keep(const infer::Ran& ran) {
   Kept kept;
@@ -151,6 +164,7 @@ void Inquiry::keep(const infer::Ran& ran) {
   kept.took_us = (clock_.now() - began_).count();
   kept.rows = rows;
   kept.key = std::move(key_);
+  kept.feature_times = std::move(feature_times_);
   kept.wanted = wanted;
   kept.pack(inputs, ran.outputs);
   log_->keep(std::move(kept));
@@ -161,7 +175,9 @@ void Inquiry::answer(const infer::Ran& ran) noexcept {
   try {
     // First, as what the request brought is gone when it is answered.
     if (variant_.watched) variant_.watched->see(inputs, ran.outputs, wanted, rows, clock_);
+    if (variant_.compared) variant_.compared->stream.see(inputs, ran.outputs, wanted, rows, clock_);
     if (log_ && endpoint_.log && traffic::place_of(id_) < endpoint_.plan.log->share) keep(ran);
+    if (!cache_key_.empty()) variant_.cache->keep(std::move(cache_key_), ran.outputs);
     tell(ran);
   } catch (const std::exception& e) {
     log::error("answer_failed", {{"endpoint", endpoint_.full_name}, {"what", e.what()}});
@@ -171,7 +187,6 @@ void Inquiry::answer(const infer::Ran& ran) noexcept {
   counts.queue.add(ran.waited.count());
   counts.infer.add(ran.took.count());
   counts.latency.add(took);
-  counts.last_us.store(clock_.wall().count(), std::memory_order_relaxed);
 }
 
 void Inquiry::refuse(const Error& why) noexcept {

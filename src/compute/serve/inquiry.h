@@ -26,17 +26,22 @@ class Inquiry : public infer::Request {
   // Gives the prediction a name, and has it written down when it falls into the share of those that are.
   void give_name(Predictions& log, std::string key);
 
+  // Has what the model says kept in the variant's cache.
+  void keep_answer_as(std::string key) { cache_key_ = std::move(key); }
+
   // The deadline of a request that may take so long; 0: as its model says.
   void within(std::int64_t timeout_us);
+  sys::Micros began() const { return began_; }
 
  protected:
   virtual void tell(const infer::Ran& ran) = 0;
   virtual void tell(const Error& why) = 0;
-  std::string prediction_name() const;  // "": it has none
+  void name_prediction(std::string& out) const;  // "": it has no name
 
   const std::shared_ptr<const Catalogue> from_;  // holds the two below
   const ServedEndpoint& endpoint_;
   const ServedVariant& variant_;
+  std::vector<std::int64_t> feature_times_;  // where features were looked up: as protocol::Predict has them
 
  private:
   void keep(const infer::Ran& ran);
@@ -45,7 +50,7 @@ class Inquiry : public infer::Request {
   const sys::Micros began_;
   Predictions* log_ = nullptr;
   IdBits id_;
-  std::string key_;
+  std::string key_, cache_key_;
 };
 
 // Makes the request of tensors; throws invalid when they do not fit the model.

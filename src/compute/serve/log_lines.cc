@@ -99,8 +99,8 @@ std::string unknown_columns(const ServedEndpoint& endpoint, const LogLayout& lay
   if (endpoint.variants.empty()) return "";
   std::set<std::string, std::less<>> known{std::string(kKey), layout.key_header};
   for (const auto& variant : endpoint.variants) {
-    for (const auto& port : variant.held->model->inputs()) known.insert(port.name);
-    for (const auto& port : variant.held->model->outputs()) known.insert(port.name);
+    for (const auto& port : variant.held->inputs) known.insert(port.name);
+    for (const auto& port : variant.held->outputs) known.insert(port.name);
   }
   for (const auto& [name, hide] : endpoint.plan.log->columns)
     if (!known.contains(name))
@@ -228,6 +228,26 @@ void append_key(std::string& to, const LogLayout& layout, const Kept& kept) {
     protocol::append_text(to, is_utf8(kept.key) ? kept.key : "base64:" + to_base64(as_bytes(kept.key)));
 }
 
+// Which features were looked up: the service and its views by revision, and how new what was found is. Of people not
+// even that.
+void append_features(std::string& to, const Kept& kept, std::size_t row) {
+  const auto& features = kept.endpoint->plan.features;
+  if (!features) return;
+  to += R"(,"features":)";
+  if (kept.feature_times.size() != kept.rows * features->views.size()) {
+    to += "null";
+    return;
+  }
+  json::object views{{"service", fmt::format("{}@{}", features->service, features->revision)}};
+  for (std::size_t v = 0; v < features->views.size(); ++v) {
+    const auto& view = features->views[v];
+    const auto at = kept.feature_times[row * features->views.size() + v];
+    views[fmt::format("{}@{}", view.name, view.revision)] =
+        at == 0 || view.personal ? json::value(nullptr) : json::value(format_time(at));
+  }
+  protocol::append_text(to, json::serialize(views));
+}
+
 void pack_one(std::string& to, const infer::TensorView& tensor) {
   const auto number = [&](std::uint64_t value) { to.append(reinterpret_cast<const char*>(&value), sizeof value); };
   if (tensor.element != Element::text) {
@@ -260,12 +280,13 @@ LogLayout layout_of(const ServedEndpoint& endpoint) {
   out.columns = {{"prediction_id", "text"}, {"time", "timestamp"}, {"variant", "text"},
                  {"version", "int64"},      {"revision", "int64"}, {"latency_us", "int64"}};
   if (!out.key_header.empty() && out.hide_key != Hide::drop) out.columns.push_back({std::string(kKey), "text"});
+  if (endpoint.plan.features) out.columns.push_back({"features", "text"});
   const auto own = out.columns.size();
   for (const auto& variant : endpoint.variants) {
-    const auto& model = *variant.held->model;
+    const auto& held = *variant.held;
     auto& cells = out.variants.emplace_back();
-    add_cells(out, cells, model.inputs(), false, model.rows_first(), endpoint.plan);
-    add_cells(out, cells, model.outputs(), true, model.rows_first(), endpoint.plan);
+    add_cells(out, cells, held.inputs, false, held.rows_first, endpoint.plan);
+    add_cells(out, cells, held.outputs, true, held.rows_first, endpoint.plan);
   }
   for (auto& variant : out.variants)
     for (std::size_t i = own; i < out.columns.size(); ++i) {
@@ -295,13 +316,13 @@ std::size_t append_lines(std::string& to, const Kept& kept) {
   const auto& layout = *kept.endpoint->log;
   const auto& variant = *kept.variant;
   const auto& shown = layout.variants[static_cast<std::size_t>(kept.variant - kept.endpoint->variants.data())];
-  const auto& model = *variant.held->model;
+  const auto& held = *variant.held;
   Unpacking from(kept.packed);
-  std::vector<Values> inputs, outputs(model.outputs().size());
-  for (const auto& port : model.inputs()) inputs.push_back(unpack(from, port.element));
+  std::vector<Values> inputs, outputs(held.outputs.size());
+  for (const auto& port : held.inputs) inputs.push_back(unpack(from, port.element));
   for (std::size_t i = 0; i < (kept.wanted.empty() ? outputs.size() : kept.wanted.size()); ++i) {
     const auto place = kept.wanted.empty() ? i : kept.wanted[i];
-    outputs[place] = unpack(from, model.outputs()[place].element);
+    outputs[place] = unpack(from, held.outputs[place].element);
   }
   traffic::PredictionName name{kept.id, variant.plan.name, variant.plan.version, kept.endpoint->plan.revision, 0};
   const auto time = format_time(kept.at_us);
@@ -313,6 +334,7 @@ std::size_t append_lines(std::string& to, const Kept& kept) {
                    R"({{"prediction_id":"{}","time":"{}","variant":"{}","version":{},"revision":{},"latency_us":{})",
                    format_prediction(name), time, name.variant, name.version, name.revision, kept.took_us);
     append_key(to, layout, kept);
+    append_features(to, kept, row);
     for (const auto& cell : shown.cells)
       append_cell(to, cell, cell.output ? outputs[cell.place] : inputs[cell.place], kept, row);
     to += shown.nulls;

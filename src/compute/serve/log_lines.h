@@ -60,8 +60,9 @@ struct Kept {
   std::int64_t at_us = 0, took_us = 0;
   std::uint32_t rows = 1;
   std::string key;
-  std::vector<std::uint16_t> wanted;  // of the outputs; none is all
-  std::string packed;                 // inputs, then outputs
+  std::vector<std::int64_t> feature_times{};  // by row and view; none: the request brought all values itself
+  std::vector<std::uint16_t> wanted;          // of the outputs; none is all
+  std::string packed;                         // inputs, then outputs
 
   void pack(std::span<const infer::TensorView> inputs, std::span<const infer::TensorView> outputs);
 };

@@ -81,14 +81,15 @@ template <>
 struct falaj::Shape<falaj::serve::LogColumn> {
   using T = serve::LogColumn;
   static constexpr std::string_view name = "LogColumn";
-  static constexpr auto fields = std::make_tuple(field("name", &T::name, ""), field("type", &T::type, ""));
+  static Fields fields() { return {field("name", &T::name, ""), field("type", &T::type, "")}; }
 };
 template <>
 struct falaj::Shape<falaj::serve::LogSegment> {
   using T = serve::LogSegment;
   static constexpr std::string_view name = "LogSegment";
-  static constexpr auto fields =
-      std::make_tuple(field("tenant", &T::tenant, ""), field("project", &T::project, ""),
-                      field("endpoint", &T::endpoint, ""), field("columns", &T::columns, ""),
-                      field("rows", &T::rows, ""), field("lines", &T::lines, "").length(0, std::int64_t{64} << 20));
+  static Fields fields() {
+    return {field("tenant", &T::tenant, ""),     field("project", &T::project, ""),
+            field("endpoint", &T::endpoint, ""), field("columns", &T::columns, ""),
+            field("rows", &T::rows, ""),         field("lines", &T::lines, "").length(0, std::int64_t{64} << 20)};
+  }
 };

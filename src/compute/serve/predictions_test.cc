@@ -131,7 +131,7 @@ class PredictionsTest : public testing::Test {
   std::vector<LogSegment> segments_;  // written by one thread, read when it has flushed
   Predictions predictions_{clock_, random_, [this](const LogSegment& segment) { segments_.push_back(segment); }};
   Host host_{clock_, nullptr, &predictions_};
-  Loader loader_{infer::runtime(), {}};
+  Loader loader_{infer::runtime(), {}, clock_};
 };
 
 constexpr const char* kAda = R"([{"age": 36, "who": "ada", "where": [1.5, -2]}])";

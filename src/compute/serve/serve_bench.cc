@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -13,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -32,7 +34,6 @@ namespace {
 
 constexpr std::size_t kWidth = 64;
 constexpr int kRounds = 7, kGrpcRounds = 3, kRequests = 64;
-constexpr double kMeasuredSeconds = 0.5;  // of net::measure_requests
 
 double worked_now() {
   timespec t{};
@@ -64,7 +65,9 @@ class Served {
  public:
   // `log`: the share of requests that are written down; without one predictions have no names either.
   // `watch`: whether somebody watches what it is asked and answers.
-  explicit Served(const Bytes& model, std::optional<double> log = std::nullopt, bool watch = false)
+  // `slow`: another model, as endpoint "slow".
+  explicit Served(const Bytes& model, std::optional<double> log = std::nullopt, bool watch = false,
+                  const Bytes* slow = nullptr)
       : host_(clock_, nullptr, &predictions_), rest_(host_, {}, metrics_) {
     sys::RealRandom random;
     crypto::Credential credential;
@@ -81,13 +84,18 @@ class Served {
     if (log) endpoint.log.emplace().share = *log;
     if (watch) endpoint.watch.emplace();
     plan.endpoints = {endpoint};
+    if (slow) {
+      endpoint.name = "slow";
+      endpoint.variants[0].sha256 = crypto::sha256(*slow).hex();
+      plan.endpoints.push_back(endpoint);
+    }
     plan.callers = {{credential.id.str(),
                      crypto::sha256(BytesView(credential.secret)).hex(),
                      clock_.wall().count() + 3'600'000'000,
-                     {0}}};
-    Loader loader(infer::runtime(), {});
+                     {0, 1}}};
+    Loader loader(infer::runtime(), {}, clock_);
     Loader::Source source;
-    source.bytes = [&](const std::string&) { return model; };
+    source.bytes = [&](const std::string& sha256) { return sha256 == digest ? model : *slow; };
     host_.publish(loader.make(plan, nullptr, source));
     net::ServerLimits limits;
     limits.io_threads = limits.worker_threads = 1;
@@ -107,19 +115,24 @@ class Served {
   void tell_watched() { watcher_.turn(*host_.catalogue()); }
   std::uint64_t watched_bytes() const { return watched_bytes_; }  // of the last segment
   std::size_t watched_columns() const { return host_.catalogue()->endpoints[0].variants[0].watched->cells().size(); }
+  double rows_a_call() const {
+    const auto& counts = *host_.catalogue()->endpoints[0].variants[0].counts;
+    return static_cast<double>(counts.rows) / static_cast<double>(std::max<std::uint64_t>(1, counts.calls));
+  }
   Predictions::Tally tally() const { return predictions_.tally("default.default.m"); }
   const std::string& token() const { return token_; }
 
   // `rows` of `values` from `first` on, as bytes behind a JSON head.
-  std::string request(const std::vector<float>& values, std::size_t first, std::size_t rows) const {
+  std::string request(const std::vector<float>& values, std::size_t first, std::size_t rows,
+                      const char* endpoint = "m") const {
     const auto bytes = rows * kWidth * sizeof(float);
     const auto head = fmt::format(
         R"({{"inputs":[{{"name":"x","shape":[{},{}],"datatype":"FP32","parameters":{{"binary_data_size":{}}}}}],"parameters":{{"binary_data_output":true}}}})",
         rows, kWidth, bytes);
     auto out = fmt::format(
-        "POST /v2/models/m/infer HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\n"
+        "POST /v2/models/{}/infer HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\n"
         "Inference-Header-Content-Length: {}\r\nContent-Length: {}\r\n\r\n{}",
-        token_, head.size(), head.size() + bytes, head);
+        endpoint, token_, head.size(), head.size() + bytes, head);
     out.append(reinterpret_cast<const char*>(values.data() + first * kWidth), bytes);
     return out;
   }
@@ -191,8 +204,8 @@ double grpc_rate(const Served& served, const std::vector<float>& values, std::si
   return best;
 }
 
-// Of one request at a time over one connection.
-double idle_p50_us(const Served& served, const std::vector<float>& values) {
+// Of one request at a time over one connection, in order.
+std::vector<double> times_us(const Served& served, const std::vector<float>& values) {
   net::RawConnection connection(served.port());
   const sys::RealClock clock;
   std::vector<double> took;
@@ -202,7 +215,70 @@ double idle_p50_us(const Served& served, const std::vector<float>& values) {
     CHECK(connection.ask(request).status == 200, "asked for what is there");
     took.push_back(static_cast<double>((clock.now() - began).count()));
   }
-  return median(took);
+  std::sort(took.begin(), took.end());
+  return took;
+}
+
+// One row of a fast model at a time while a slow one is asked without a pause, on the same I/O thread.
+void compare_beside() {
+  const auto fast = infer::network_model(), slow = infer::network_model(4096);
+  const auto values = infer::random_numbers(kWidth * 32 * kRequests, 7);
+  const Served served(fast, std::nullopt, false, &slow);
+  const double call_us = 1e6 / bare_calls(slow, values, 1);
+  const auto alone = times_us(served, values);
+  std::atomic<bool> stopping = false;
+  std::thread other([&] {
+    net::RawConnection connection(served.port());
+    const auto request = served.request(values, 0, 1, "slow");
+    while (!stopping) CHECK(connection.ask(request).status == 200, "asked for what is there");
+  });
+  const auto beside = times_us(served, values);
+  stopping = true;
+  other.join();
+  fmt::print(stderr,
+             "a fast model alone: p50 {:.0f} us, p99 {:.0f} us; beside a slow one: p50 {:.0f} us, p99 {:.0f} us\n",
+             alone[alone.size() / 2], alone[alone.size() * 99 / 100], beside[beside.size() / 2],
+             beside[beside.size() * 99 / 100]);
+  claim("one row beside a slow model on the same I/O thread, p99", beside[beside.size() * 99 / 100], "us",
+        "one call of the slow model", call_us, 0.5, true);
+}
+
+// The same HTTP server, with an answer as long as a row's.
+class Constant {
+ public:
+  Constant() : server_(limits()) {
+    server_.service.on_admit = [](const net::Head&) {
+      return net::run(net::Place::here, 1 << 20, [](net::Request& request) {
+        request.body.read_all();
+        return net::text_response(200, std::string(180, 'x'), "application/octet-stream");
+      });
+    };
+  }
+  std::uint16_t port() const { return server_.port(); }
+
+ private:
+  static net::ServerLimits limits() {
+    net::ServerLimits out;
+    out.io_threads = out.worker_threads = 1;
+    return out;
+  }
+  net::TestServer server_;
+};
+
+// One row at a time, both in turns: a machine that is slower for a while is so for both.
+void compare_with_constant(const std::string& name, const Served& served, const std::vector<float>& values) {
+  const Constant constant;
+  const sys::RealClock clock;
+  std::vector<std::string> requests;
+  for (std::size_t i = 0; i < kRequests; ++i) requests.push_back(served.request(values, i, 1));
+  std::vector<double> ours, most, ratios;
+  for (int round = 0; round < 3 * kRounds; ++round) {
+    ours.push_back(net::measure_requests(served.port(), requests, clock).per_cpu_second);
+    most.push_back(net::measure_requests(constant.port(), requests, clock).per_cpu_second);
+    ratios.push_back(ours.back() / most.back());
+  }
+  claim(name + ", requests of one row", median(most) * median(ratios), "requests/cpu s",
+        "the same HTTP server answering a constant", median(most), 0.6);
 }
 
 void compare(const std::string& name, const Bytes& model) {
@@ -214,85 +290,121 @@ void compare(const std::string& name, const Bytes& model) {
         bare32, 0.5);
   claim(name + ", requests of 32 rows over gRPC", grpc_rate(served, values, 32), "requests/cpu s",
         "bare ONNX Runtime, batches of 32", bare32, 0.5);
-  net::ServerLimits limits;
-  limits.io_threads = limits.worker_threads = 1;
-  net::TestServer constant(limits);
-  constant.service.on_admit = [](const net::Head&) {
-    return net::run(net::Place::here, 1 << 20, [](net::Request& request) {
-      request.body.read_all();
-      return net::text_response(200, std::string(180, 'x'), "application/octet-stream");
-    });
-  };
-  const sys::RealClock clock;
-  std::vector<std::string> requests;
-  for (std::size_t i = 0; i < kRequests; ++i) requests.push_back(served.request(values, i, 1));
-  double most = 0;
-  for (int round = 0; round < kRounds; ++round)
-    most = std::max(most, net::measure_requests(constant.port(), requests, clock).per_cpu_second);
-  claim(name + ", requests of one row", served_rate(served, values, 1), "requests/cpu s",
-        "the same HTTP server answering a constant", most, 0.6);
-  claim(name + ", one row at a time, p50", idle_p50_us(served, values), "us", "60 us above the bare call",
+  compare_with_constant(name, served, values);
+  claim(name + ", one row at a time, p50", times_us(served, values)[2'000], "us", "60 us above the bare call",
         60 + 1e6 / bare1, 1.0, true);
 }
 
-// One row at a time with nothing, a hundredth and all of it written down, in turns; the thread that writes counts too.
-void compare_logs(const std::string& name, const Bytes& model) {
+// Several servers by turns, so short that a machine that is slower for a while is so for all of them; each turn is a
+// block of about a second, after which `settle` does what is left to do for it, which counts too. Answers for a second
+// of a processor, of the first; and of the others against the first in the same block: the middle of all blocks.
+struct Compared {
+  double first = 0;
+  std::vector<double> ratios;
+};
+Compared in_turns(const std::vector<Served*>& all, const std::function<void(Served&)>& settle, int blocks) {
+  constexpr int kTurns = 10;
+  constexpr std::int64_t kTurnUs = 100'000;
   const auto values = infer::random_numbers(kWidth * kRequests, 7);
-  Served none(model), some(model, 0.01), all(model, 1.0);
   const sys::RealClock clock;
-  std::vector<double> rates[3], ratios[3];
-  for (int round = 0; round < 2 * kRounds; ++round) {
-    int at = 0;
-    for (auto* served : {&none, &some, &all}) {
-      std::vector<std::string> requests;
-      for (std::size_t i = 0; i < kRequests; ++i) requests.push_back(served->request(values, i, 1));
-      const auto measured = net::measure_requests(served->port(), requests, clock);
+  std::vector<std::vector<double>> ratios(all.size());
+  std::vector<double> firsts;
+  for (int block = 0; block < blocks; ++block) {
+    std::vector<double> answers(all.size()), worked(all.size());
+    for (int turn = 0; turn < kTurns; ++turn)
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const auto at = turn % 2 == 0 ? i : all.size() - 1 - i;
+        std::vector<std::string> requests;
+        for (std::size_t r = 0; r < kRequests; ++r) requests.push_back(all[at]->request(values, r, 1));
+        const auto measured = net::measure_requests(all[at]->port(), requests, clock, kTurnUs);
+        answers[at] += measured.answers;
+        worked[at] += measured.cpu_seconds;
+      }
+    for (std::size_t i = 0; i < all.size(); ++i) {
       const double before = process_worked();
-      served->settle();  // what is left to write is a cost of those requests, too
-      const double left = (process_worked() - before) / (measured.per_second * kMeasuredSeconds);
-      rates[at].push_back(1 / (1 / measured.per_cpu_second + left));
-      ratios[at].push_back(rates[at].back() / rates[0].back());
-      ++at;
+      settle(*all[i]);
+      worked[i] += process_worked() - before;
     }
+    firsts.push_back(answers[0] / worked[0]);
+    for (std::size_t i = 1; i < all.size(); ++i) ratios[i].push_back(answers[i] / worked[i] / firsts.back());
   }
-  const auto plain = median(rates[0]);
-  claim(name + ", one row, 1 % of it logged", plain * median(ratios[1]), "requests/cpu s", "nothing logged", plain,
-        0.98);
-  claim(name + ", one row, all of it logged", plain * median(ratios[2]), "requests/cpu s", "nothing logged", plain,
-        0.5);
+  Compared out{median(firsts), {}};
+  for (std::size_t i = 1; i < all.size(); ++i) out.ratios.push_back(median(ratios[i]));
+  return out;
+}
+
+// One row at a time with nothing, a hundredth and all of it written down; the thread that writes counts too. Each
+// beside nothing alone: what is still being written when a turn ends is charged to the next.
+void compare_logs(const std::string& name, const Bytes& model) {
+  Served none(model), some(model, 0.01), all(model, 1.0);
+  const auto settle = [](Served& served) { served.settle(); };
+  const auto little = in_turns({&none, &some}, settle, kRounds), much = in_turns({&none, &all}, settle, kRounds);
+  claim(name + ", one row, 1 % of it logged", little.first * little.ratios[0], "requests/cpu s", "nothing logged",
+        little.first, 0.98);
+  claim(name + ", one row, all of it logged", much.first * much.ratios[0], "requests/cpu s", "nothing logged",
+        much.first, 0.5);
   const auto kept = all.tally();
   fmt::print(stderr, "of the last, {} rows were written and {} dropped\n", kept.rows, kept.dropped);
 }
 
-// One row at a time with and without a watcher, in turns; making sketches and telling of them counts too.
+// One row at a time with and without a watcher; making sketches and telling of them counts too.
 void compare_watched(const std::string& name, const Bytes& model) {
-  const auto values = infer::random_numbers(kWidth * kRequests, 7);
-  Served alone(model), watched(model, std::nullopt, true);
-  const sys::RealClock clock;
-  std::vector<double> plain, ratios;
-  for (int round = 0; round < 3 * kRounds; ++round) {
-    double rates[2] = {};
-    int at = 0;
-    for (auto* served : {&alone, &watched}) {
-      std::vector<std::string> requests;
-      for (std::size_t i = 0; i < kRequests; ++i) requests.push_back(served->request(values, i, 1));
-      const auto measured = net::measure_requests(served->port(), requests, clock);
-      const double before = process_worked();
-      if (served == &watched) served->tell_watched();
-      const double left = (process_worked() - before) / (measured.per_second * kMeasuredSeconds);
-      rates[at++] = 1 / (1 / measured.per_cpu_second + left);
-    }
-    plain.push_back(rates[0]);
-    ratios.push_back(rates[1] / rates[0]);
-  }
-  claim(name + fmt::format(", one row, {} columns watched", watched.watched_columns()), median(plain) * median(ratios),
-        "requests/cpu s", "nothing watched", median(plain), 0.98);
+  Served alone(model), watched(model, std::nullopt, true), both(model, 0.01, true);
+  const auto settle = [&](Served& served) {
+    served.settle();
+    if (&served != &alone) served.tell_watched();
+  };
+  const auto got = in_turns({&alone, &watched, &both}, settle, kRounds);
+  claim(name + fmt::format(", one row, {} columns watched", watched.watched_columns()), got.first * got.ratios[0],
+        "requests/cpu s", "nothing watched", got.first, 0.98);
+  claim(name + fmt::format(", one row, {} columns watched and 1 % logged", watched.watched_columns()),
+        got.first * got.ratios[1], "requests/cpu s", "neither", got.first, 0.98);
   fmt::print(stderr, "a segment takes {} bytes a column\n", watched.watched_bytes() / watched.watched_columns());
+}
+
+// What is counted of every request, by itself: it cannot be turned off.
+void compare_counts(const std::string& name, const Bytes& model) {
+  const Served served(model);
+  const auto rate = served_rate(served, infer::random_numbers(kWidth * kRequests, 7), 1);
+  Metrics metrics;
+  auto& seconds = metrics.histogram("seconds", "", Metrics::seconds_buckets(), {});
+  auto& answers = metrics.counter("answers", "", {});
+  Counts counts;
+  constexpr std::int64_t kMany = 1'000'000;
+  const double before = worked_now();
+  for (std::int64_t i = 0; i < kMany; ++i) {
+    counts.success.add(i & 1023);
+    counts.queue.add(i & 255);
+    counts.infer.add(i & 127);
+    counts.latency.add(i & 1023);
+    seconds.Observe(static_cast<double>(i & 1023) / 1e6);
+    answers.Increment();
+  }
+  const double each = (worked_now() - before) / kMany;
+  claim(name + ", one row: all but its counts and histograms", 1e6 / rate - 1e6 * each, "us", "with them", 1e6 / rate,
+        0.98);
 }
 
 void one_row() {
   const Served served(infer::network_model());
-  fmt::print("{:.0f} requests/cpu s\n", served_rate(served, infer::random_numbers(kWidth * kRequests, 7), 1));
+  const auto rate = served_rate(served, infer::random_numbers(kWidth * kRequests, 7), 1);
+  fmt::print("{:.0f} requests/cpu s, {:.1f} rows a call\n", rate, served.rows_a_call());
+}
+
+void constant() {
+  const Served served(infer::network_model());
+  const Constant same;
+  const auto request = served.request(infer::random_numbers(kWidth, 7), 0, 1);
+  const sys::RealClock clock;
+  for (int round = 0; round < kRounds; ++round)
+    fmt::print("{:.0f} requests/cpu s\n", net::measure_requests(same.port(), request, clock).per_cpu_second);
+}
+
+void against_constant() {
+  const auto values = infer::random_numbers(kWidth * kRequests, 7);
+  compare_with_constant("network 64-256-256-10", Served(infer::network_model()), values);
+  compare_with_constant("200 trees of depth 6", Served(infer::trees_model(infer::random_trees(200, 6, 64, 1, 3))),
+                        values);
 }
 
 }  // namespace
@@ -306,10 +418,18 @@ int main(int argc, char** argv) {
   }
   if (const auto status = protocol::drive_if_asked(argc, argv)) return *status;
   if (argc > 1 && std::string_view(argv[1]) == "one-row") return serve::one_row(), 0;  // to look at with perf
-  if (argc > 1 && std::string_view(argv[1]) == "watched")
-    return serve::compare_watched("network 64-256-256-10", infer::network_model()), 0;
+  if (argc > 1 && std::string_view(argv[1]) == "constant") return serve::constant(), 0;
+  if (argc > 1 && std::string_view(argv[1]) == "against-constant") return serve::against_constant(), 0;
+  if (argc > 1 && std::string_view(argv[1]) == "beside") return serve::compare_beside(), 0;
+  const auto watch = [] {
+    const auto network = infer::network_model();
+    serve::compare_counts("network 64-256-256-10", network);
+    serve::compare_logs("network 64-256-256-10", network);
+    serve::compare_watched("network 64-256-256-10", network);
+  };
+  if (argc > 1 && std::string_view(argv[1]) == "watched") return watch(), 0;
   serve::compare("network 64-256-256-10", infer::network_model());
-  serve::compare_logs("network 64-256-256-10", infer::network_model());
-  serve::compare_watched("network 64-256-256-10", infer::network_model());
+  watch();
+  serve::compare_beside();
   serve::compare("200 trees of depth 6", infer::trees_model(infer::random_trees(200, 6, 64, 1, 3)));
 }

@@ -7,7 +7,7 @@
 
 namespace falaj::serve {
 
-Shadows::Shadows(const sys::Clock& clock) : clock_(clock), waiting_(kWaitingMax) {
+Shadows::Shadows(const sys::Clock& clock, CrashNote::Name* note) : clock_(clock), note_(note), waiting_(kWaitingMax) {
   thread_ = std::thread([this] {
     const sched_param lowest{};
     ::sched_setscheduler(0, SCHED_IDLE, &lowest);  // where it is not allowed it runs as others do
@@ -20,17 +20,17 @@ Shadows::~Shadows() {
   thread_.join();
 }
 
-void Shadows::offer(const std::shared_ptr<const Catalogue>& from, const ServedVariant& shadow,
-                    const protocol::Ask& ask) {
+void Shadows::offer(const std::shared_ptr<const Catalogue>& from, const ServedVariant& shadow, const Held& answers,
+                    std::span<const infer::TensorView> inputs) {
   const auto& held = *shadow.held;
   Copy copy{from, &shadow, {}};
-  copy.inputs.resize(held.model->inputs().size());
-  for (const auto& input : ask.inputs) {
-    const auto place = held.input_of.find(input.name);
+  copy.inputs.resize(held.inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto place = held.input_of.find(answers.inputs[i].name);
     if (place == held.input_of.end()) continue;  // another model may need less
-    copy.inputs[place->second] = {input.element, input.sizes, {input.bytes.begin(), input.bytes.end()}, input.texts};
+    copy.inputs[place->second] = infer::copy_of(inputs[i]);
   }
-  if (!waiting_.try_push(copy)) shadow.counts->dropped_shadows.fetch_add(1, std::memory_order_relaxed);
+  if (!held.model || !waiting_.try_push(copy)) shadow.counts->dropped_shadows.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Shadows::run() {
@@ -46,6 +46,7 @@ void Shadows::run() {
       }
       const auto& model = *copy->shadow->held->model;
       const auto rows = model.check(views);
+      const AtWork at_work(note_, copy->shadow->held->sha256);
       model.run(views);
       const auto took = (clock_.now() - began).count();
       counts.count_calls(1, rows, took);

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <thread>
 #include <vector>
 
 #include "compute/graph/tensor.h"
-#include "compute/protocol/inference.h"
 #include "compute/serve/catalogue.h"
+#include "compute/serve/crash_note.h"
 #include "foundation/base/queue.h"
 #include "foundation/sys/clock.h"
 
@@ -18,9 +19,12 @@ namespace falaj::serve {
 // Thread-safe.
 class Shadows {
  public:
-  explicit Shadows(const sys::Clock& clock);
+  // `note`: where it says which model is at work; null: nowhere.
+  Shadows(const sys::Clock& clock, CrashNote::Name* note);
   ~Shadows();
-  void offer(const std::shared_ptr<const Catalogue>& from, const ServedVariant& shadow, const protocol::Ask& ask);
+  // `inputs`: of the model that answers, which names them.
+  void offer(const std::shared_ptr<const Catalogue>& from, const ServedVariant& shadow, const Held& answers,
+             std::span<const infer::TensorView> inputs);
 
  private:
   struct Copy {
@@ -32,6 +36,7 @@ class Shadows {
   void run();
 
   const sys::Clock& clock_;
+  CrashNote::Name* const note_;
   BoundedQueue<Copy> waiting_;
   std::thread thread_;
 };

@@ -148,11 +148,13 @@ Supervisor::Supervisor(SupervisorSettings settings, const sys::Clock& clock)
   Lock lock(mu_);
   if (files_->stat(kPlanFile)) {
     const auto text = files_->read_all(kPlanFile, std::size_t{256} << 20);
-    const auto plan = decode<traffic::Plan>(parse_json(as_text(text)), "serving plan");
+    auto plan = decode<traffic::Plan>(parse_json(as_text(text)), "serving plan");
     fingerprint_ = traffic::fingerprint(plan);
     ring_.need(plan);
+    told_ = std::make_shared<const Told>(Told{std::move(plan), fingerprint_, ""});
   }
   following_ = std::thread([this] { follow(); });
+  taking_ = std::thread([this] { take_plans(); });
   reporting_ = std::thread([this] { send_reports(); });
   sending_ = std::thread([this] { send_segments(); });
 }
@@ -160,6 +162,7 @@ Supervisor::Supervisor(SupervisorSettings settings, const sys::Clock& clock)
 Supervisor::~Supervisor() {
   stop();
   following_.join();
+  taking_.join();
   reporting_.join();
   sending_.join();
 }
@@ -196,43 +199,89 @@ client::Target Supervisor::target() const {
 
 void Supervisor::follow() {
   bool away = false;
-  control_ = std::make_unique<client::ApiClient>(target(), 1);
+  auto control = std::make_unique<client::ApiClient>(target(), 1);
   for (;;) {
     std::string have;
     {
       Lock lock(mu_);
       if (stopping_) return;
-      have = fingerprint_;
+      if (told_) have = told_->fingerprint;
     }
-    if (ring_.fetch(*control_)) {
+    if (ring_.fetch(*control)) {
       Lock lock(mu_);
       if (link_) tell_plan(*link_);
     }
     try {
-      const auto said = control_->get("/v1/serving/plan", {{"after", have}, {"wait_us", std::to_string(kPollWaitUs)}});
-      if (std::exchange(away, false)) log::info("control_plane_back", {{"url", control_->target().url}});
+      const auto said = control->get("/v1/serving/plan", {{"after", have}, {"wait_us", std::to_string(kPollWaitUs)}});
+      if (std::exchange(away, false)) log::info("control_plane_back", {{"url", control->target().url}});
       if (const auto* plan = said.as_object().if_contains("plan"); plan && plan->is_object())
-        take_plan(said.as_object());
+        hear_plan(said.as_object());
     } catch (const Error& e) {
       if (!std::exchange(away, true))
-        log::warn("control_plane_away", {{"url", control_->target().url}, {"why", e.what()}});
+        log::warn("control_plane_away", {{"url", control->target().url}, {"why", e.what()}});
       if (!pause(kRetryUs)) return;
-      if (auto now = target(); now.url != control_->target().url)
-        control_ = std::make_unique<client::ApiClient>(std::move(now), 1);
+      if (auto now = target(); now.url != control->target().url)
+        control = std::make_unique<client::ApiClient>(std::move(now), 1);
     }
   }
 }
 
-void Supervisor::take_plan(const json::object& said) {
-  if (!key_) {
-    if (!files_->stat(kKeyFile))
-      files_->write_all(kKeyFile, as_bytes(std::string_view(said.at("public_key").as_string())));
-    const auto bytes = from_hex(as_text(files_->read_all(kKeyFile, 64)));
-    key_.emplace();
-    if (bytes.size() != key_->size()) throw Error(Code::corrupt, "the control plane's key is not one");
-    std::copy(bytes.begin(), bytes.end(), key_->begin());
+// Who may no longer ask is told to the worker at once, however long it takes until the plan's models are here.
+void Supervisor::hear_plan(const json::object& said) {
+  auto told = std::make_shared<Told>();
+  told->plan = decode<traffic::Plan>(said.at("plan"), "serving plan");
+  told->fingerprint = traffic::fingerprint(told->plan);
+  told->public_key = said.at("public_key").as_string();
+  Lock lock(mu_);
+  const auto revoked = told_ ? traffic::revoked_between(told_->plan, told->plan) : std::vector<traffic::Revoked>();
+  told_ = std::move(told);
+  woken_.notify_all();
+  if (told_->fingerprint != fingerprint_) {
+    revoked_.insert(revoked_.end(), revoked.begin(), revoked.end());
+    if (link_) tell_revoked(*link_, revoked);
+  } else if (!revoked_.empty()) {  // back to the plan that is here, and to who may ask by it
+    revoked_.clear();
+    if (link_) tell_plan(*link_);
   }
-  const auto plan = decode<traffic::Plan>(said.at("plan"), "serving plan");
+}
+
+void Supervisor::take_plans() {
+  std::unique_ptr<client::ApiClient> control;
+  bool failed = false;
+  for (;;) {
+    std::shared_ptr<const Told> told;
+    {
+      Lock lock(mu_);
+      while (!stopping_ && (!told_ || told_->fingerprint == fingerprint_)) lock.wait(woken_);
+      if (stopping_) return;
+      told = told_;
+    }
+    try {
+      if (auto now = target(); !control || now.url != control->target().url)
+        control = std::make_unique<client::ApiClient>(std::move(now), 1);
+      take_plan(*control, *told);
+      failed = false;
+    } catch (const Error& e) {
+      if (!std::exchange(failed, true)) log::warn("plan_not_taken", {{"why", e.what()}});
+      control.reset();
+      if (!pause(kRetryUs)) return;
+    }
+  }
+}
+
+void Supervisor::trust(const Told& told) {
+  if (key_) return;
+  if (!files_->stat(kKeyFile)) files_->write_all(kKeyFile, as_bytes(told.public_key));
+  const auto bytes = from_hex(as_text(files_->read_all(kKeyFile, 64)));
+  crypto::PublicKey key{};
+  if (bytes.size() != key.size()) throw Error(Code::corrupt, "the control plane's key is not one");
+  std::copy(bytes.begin(), bytes.end(), key.begin());
+  key_ = key;
+}
+
+void Supervisor::take_plan(client::ApiClient& control, const Told& told) {
+  trust(told);
+  const auto& plan = told.plan;
   for (const auto& model : plan.models) {
     const auto signature = from_base64(model.signature);
     crypto::Signature fixed{};
@@ -241,7 +290,7 @@ void Supervisor::take_plan(const json::object& said) {
     if (!crypto::verify(*key_, as_bytes(model.text), fixed))
       throw Error(Code::corrupt, "a model's statement is not signed by the control plane's key");
     const auto statement = decode<traffic::Statement>(parse_json(model.text), "statement");
-    fetch(statement.sha256, statement.bytes);
+    fetch(control, statement.sha256, statement.bytes);
   }
   // Only what a signed statement names is served, whatever else the plan says.
   std::set<std::string> stated;
@@ -251,23 +300,28 @@ void Supervisor::take_plan(const json::object& said) {
     for (const auto& variant : endpoint.variants)
       if (!endpoint.stopped && !stated.contains(variant.sha256))
         throw Error(Code::corrupt, fmt::format("endpoint {} names a model without a statement", endpoint.name));
+  {
+    Lock lock(mu_);
+    if (told_->fingerprint != told.fingerprint) return;  // there is another by now; what was fetched is here
+  }
   files_->write_all(kPlanFile, as_bytes(json::serialize(encode(plan))));
   forget_models(plan);
   ring_.need(plan);
-  ring_.fetch(*control_);
-  const auto fingerprint = traffic::fingerprint(plan);
-  log::info("plan_taken", {{"fingerprint", fingerprint}, {"endpoints", plan.endpoints.size()}});
+  ring_.fetch(control);
   Lock lock(mu_);
-  fingerprint_ = fingerprint;
+  fingerprint_ = told.fingerprint;
+  // What was heard meanwhile is not in it.
+  revoked_ = traffic::revoked_between(plan, told_->plan);
+  log::info("plan_taken", {{"fingerprint", fingerprint_}, {"endpoints", plan.endpoints.size()}});
   if (link_) tell_plan(*link_);
 }
 
-void Supervisor::fetch(const std::string& sha256, std::int64_t bytes) {
+void Supervisor::fetch(client::ApiClient& control, const std::string& sha256, std::int64_t bytes) {
   if (files_->stat(model_file(sha256))) return;  // the worker compares it with its name when it reads it
   auto file = files_->create();
   crypto::Sha256 hash;
   std::int64_t got = 0;
-  control_->download(
+  control.download(
       net::Method::get, "/v1/serving/models/" + sha256, {}, nullptr, [](auto) {},
       [&](BytesView piece) {
         got += static_cast<std::int64_t>(piece.size());
@@ -296,6 +350,7 @@ json::object Supervisor::quarantined() const {
   return out;
 }
 
+// What a plan was told after counts more than what it says.
 void Supervisor::tell_plan(Link& link) {
   if (fingerprint_.empty()) return;
   try {
@@ -304,6 +359,16 @@ void Supervisor::tell_plan(Link& link) {
          json::object{{"fingerprint", fingerprint_}, {"quarantined", quarantined()}, {"spaces", ring_.told()}}}});
   } catch (const Error&) {
     // It is about to end; the next one is told.
+  }
+  tell_revoked(link, revoked_);
+}
+
+void Supervisor::tell_revoked(Link& link, const std::vector<traffic::Revoked>& what) {
+  if (what.empty()) return;
+  try {
+    link.send(json::object{{"revoked", encode(what)}});
+  } catch (const Error&) {
+    // As above.
   }
 }
 

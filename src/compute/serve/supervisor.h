@@ -53,14 +53,23 @@ class Supervisor {
   void stop();
 
  private:
+  // A plan as the control plane told it, before its models are here.
+  struct Told {
+    traffic::Plan plan;
+    std::string fingerprint, public_key;
+  };
   void follow();
-  void take_plan(const json::object& said);
-  void fetch(const std::string& sha256, std::int64_t bytes);
+  void hear_plan(const json::object& said);
+  void take_plans();
+  void take_plan(client::ApiClient& control, const Told& told);
+  void trust(const Told& told);
+  void fetch(client::ApiClient& control, const std::string& sha256, std::int64_t bytes);
   void forget_models(const traffic::Plan& plan);
   void run_worker_once();
   void note_end(int status, const CrashNote& note);
   void blame(const std::string& digest, const char* doing, const std::string& how, int strikes) REQUIRES(mu_);
   void tell_plan(Link& link) REQUIRES(mu_);
+  static void tell_revoked(Link& link, const std::vector<traffic::Revoked>& what);
   void send_reports();
   void take_segment(const json::value& segment);
   void send_segments();
@@ -73,25 +82,26 @@ class Supervisor {
   SupervisorSettings settings_;  // constant after construction
   const sys::Clock& clock_;
   std::unique_ptr<sys::Files> files_;
-  std::unique_ptr<client::ApiClient> control_;  // the follower's own
   sys::RealRandom random_;
   Spool spool_;
   sys::Descriptor listening_, grpc_place_;
   std::uint16_t port_ = 0;
-  std::optional<crypto::PublicKey> key_;  // the follower's own
+  std::optional<crypto::PublicKey> key_;  // the taker's own
   SpaceKeyRing ring_;
 
   mutable Mutex mu_;  // guards everything below
   std::condition_variable woken_;
   bool stopping_ GUARDED_BY(mu_) = false;
   std::string fingerprint_ GUARDED_BY(mu_);                         // of the plan on disk; "" none
+  std::shared_ptr<const Told> told_ GUARDED_BY(mu_);                // the last; on disk, or to be
+  std::vector<traffic::Revoked> revoked_ GUARDED_BY(mu_);           // since the plan on disk
   Link* link_ GUARDED_BY(mu_) = nullptr;                            // to the worker, while there is one
   std::map<std::string, std::string> quarantined_ GUARDED_BY(mu_);  // by digest: why
   std::map<std::string, int> strikes_ GUARDED_BY(mu_);
   json::object report_ GUARDED_BY(mu_);
   bool report_is_news_ GUARDED_BY(mu_) = false;  // another plan is served than the last report said
 
-  std::thread following_, reporting_, sending_;
+  std::thread following_, taking_, reporting_, sending_;
 };
 
 }  // namespace falaj::serve

@@ -13,6 +13,7 @@
 #include "compute/serve/log_lines.h"
 #include "foundation/base/log.h"
 #include "foundation/base/text.h"
+#include "foundation/stats/blocks.h"
 
 namespace falaj::serve {
 namespace {
@@ -20,6 +21,7 @@ namespace {
 using graph::Element;
 
 constexpr std::uint32_t kValuesMax = 64;  // of a row, each a column of its own; beyond, their mean is one
+constexpr std::size_t kComparedMax = 8;   // outputs; each takes some ten kilobytes in every report
 constexpr std::uint64_t kCalmTurns = 10;
 constexpr std::uint32_t kHalvingsMax = 40;
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
@@ -119,15 +121,15 @@ void append_watched(WatchStream::Piece& to, const WatchCell& cell, const infer::
 
 std::vector<WatchCell> watch_cells(const ServedEndpoint& endpoint, const ServedVariant& variant) {
   std::vector<WatchCell> out;
-  const auto& model = *variant.held->model;
+  const auto& held = *variant.held;
   // Outputs first: where there are too many columns, they are the last to be left out.
-  add_cells_of(out, model.outputs(), true, model.rows_first(), endpoint.plan);
-  add_cells_of(out, model.inputs(), false, model.rows_first(), endpoint.plan);
+  add_cells_of(out, held.outputs, true, held.rows_first, endpoint.plan);
+  add_cells_of(out, held.inputs, false, held.rows_first, endpoint.plan);
   return out;
 }
 
-WatchStream::WatchStream(std::vector<WatchCell> cells, const traffic::Watching& how)
-    : cells_(std::move(cells)), how_(how) {}
+WatchStream::WatchStream(std::vector<WatchCell> cells, const traffic::Watching& how, std::uint64_t seed)
+    : cells_(std::move(cells)), how_(how), seed_(seed) {}
 
 void WatchStream::see(std::span<const infer::TensorView> inputs, std::span<const infer::TensorView> outputs,
                       std::span<const std::uint16_t> wanted, std::uint32_t rows, const sys::Clock& clock) {
@@ -209,6 +211,52 @@ traffic::Sketches WatchStream::sketch(const Piece& piece) const {
   return out;
 }
 
+stats::RowSample WatchStream::sample(const Piece& piece) {
+  if (how_.whole_rows == 0) return {};
+  struct Place {
+    bool text;
+    std::size_t at;  // among a row's numbers, or among its texts
+  };
+  std::vector<stats::RowSample::Column> columns;
+  std::vector<Place> places;
+  std::size_t numbers = 0, texts = 0;
+  for (const auto& cell : cells_) {
+    const Place place{is_text(cell), is_text(cell) ? texts++ : numbers++};
+    if (cell.output || cell.hidden || columns.size() >= stats::RowSample::kWidthMax) continue;
+    columns.push_back({cell.name, place.text});
+    places.push_back(place);
+  }
+  if (columns.empty()) return {};
+  stats::RowSample out(std::move(columns), static_cast<std::uint32_t>(how_.whole_rows));
+  std::vector<double> row(places.size());
+  for (std::size_t i = 0; i < piece.looked_at; ++i) {
+    for (std::size_t c = 0; c < places.size(); ++c) {
+      if (places[c].text) {
+        const auto& text = piece.texts[i * texts + places[c].at];
+        row[c] = text.empty() || text == kTextNotAsked ? kMissing : stats::text_code(text);
+      } else {
+        const double value = piece.numbers[i * numbers + places[c].at];
+        row[c] = std::isfinite(value) ? stats::coarse(value) : kMissing;
+      }
+    }
+    out.add(stats::RowSample::key(seed_, numbered_++), row);
+  }
+  return out;
+}
+
+std::vector<WatchCell> compared_cells(const ServedEndpoint& endpoint, const ServedVariant& variant) {
+  auto out = watch_cells(endpoint, variant);
+  std::erase_if(out, [](const WatchCell& cell) { return !cell.output; });
+  if (out.size() > kComparedMax) out.resize(kComparedMax);
+  return out;
+}
+
+std::string ComparedOutputs::encoded() {
+  Lock lock(mu_);
+  for (const auto& piece : stream.take().pieces) traffic::merge_into(seen_, stream.sketch(piece));
+  return to_base64(traffic::encode_sketches(seen_));
+}
+
 void Watcher::turn(const Catalogue& catalogue) {
   for (const auto& endpoint : catalogue.endpoints)
     for (const auto& variant : endpoint.variants) {
@@ -240,6 +288,7 @@ void Watcher::hand_on(const Followed& of) {
     segment.from_us = piece.from_us;
     segment.until_us = piece.until_us;
     segment.sketches = to_base64(traffic::encode_sketches(of.stream->sketch(piece)));
+    if (of.stream->how().whole_rows > 0) segment.rows_whole = to_base64(traffic::encode_rows(of.stream->sample(piece)));
     try {
       sink_({{"tenant", of.tenant},
              {"project", of.project},

@@ -42,7 +42,8 @@ std::vector<WatchCell> watch_cells(const ServedEndpoint& endpoint, const ServedV
 // and never on what is in them. Any number of threads see; one takes.
 class WatchStream {
  public:
-  WatchStream(std::vector<WatchCell> cells, const traffic::Watching& how);
+  // `seed`: which rows are told whole; another one in every server, so that together they are no pattern.
+  WatchStream(std::vector<WatchCell> cells, const traffic::Watching& how, std::uint64_t seed = 0);
 
   // `wanted`: which outputs there are; none is all.
   void see(std::span<const infer::TensorView> inputs, std::span<const infer::TensorView> outputs,
@@ -62,6 +63,8 @@ class WatchStream {
   };
   Taken take();  // about once a second
   traffic::Sketches sketch(const Piece& piece) const;
+  // Some of its rows whole, chosen by chance, as many as `how` says: inputs that are not hidden.
+  stats::RowSample sample(const Piece& piece);  // the taker's
 
   const std::vector<WatchCell>& cells() const { return cells_; }
   const traffic::Watching& how() const { return how_; }
@@ -70,14 +73,30 @@ class WatchStream {
  private:
   const std::vector<WatchCell> cells_;
   const traffic::Watching how_;
+  const std::uint64_t seed_;
   std::atomic<std::uint64_t> rows_{0};
   std::atomic<std::uint32_t> halvings_{0};
-  std::uint64_t told_ = 0, calm_ = 0;  // the taker's own: rows told of, times in a row with few
+  // The taker's own: rows told of, times in a row with few, rows that could be told whole.
+  std::uint64_t told_ = 0, calm_ = 0, numbered_ = 0;
 
   Mutex mu_;  // guards what is below
   std::vector<Piece> pieces_ GUARDED_BY(mu_);
   std::int64_t looked_at_ GUARDED_BY(mu_) = 0;  // with the present chance, since the last time that was taken
 };
+
+// What a variant answered since somebody began to compare it with others, all in one sketch for each output.
+class ComparedOutputs {
+ public:
+  explicit ComparedOutputs(std::vector<WatchCell> cells) : stream(std::move(cells), {10'000, 1'000'000}) {}
+  std::string encoded();  // base64, of all so far. Thread-safe.
+
+  WatchStream stream;
+
+ private:
+  Mutex mu_;  // guards what is below, and taking from the stream
+  traffic::Sketches seen_ GUARDED_BY(mu_);
+};
+std::vector<WatchCell> compared_cells(const ServedEndpoint& endpoint, const ServedVariant& variant);
 
 // Makes segments of what streams saw, and hands them on. One thread at a time.
 class Watcher {

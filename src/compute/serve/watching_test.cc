@@ -132,6 +132,39 @@ TEST_F(WatchStreamTest, OutputsThatNobodyAskedForAreNotMissing) {
   EXPECT_EQ(sketches.at("x").missing, 1u);
 }
 
+TEST_F(WatchStreamTest, TellsSomeRowsWholeWhereSomebodyAsks) {
+  WatchStream stream(kCells, {1000, 1000, 20}, 7), nobody_asks(kCells, {1000, 1000});
+  see(stream, 200);
+  const auto taken = stream.take();
+  const auto first = stream.sample(taken.pieces.at(0)), second = stream.sample(taken.pieces.at(0));
+  EXPECT_EQ(first.seen(), 200u);
+  EXPECT_GE(first.count(), 20u);
+  EXPECT_LE(first.count(), 25u);
+  const std::vector<stats::RowSample::Column> inputs = {{"x", false}, {"who", true}};
+  EXPECT_EQ(first.columns(), inputs) << "what it answers follows from them";
+  for (std::size_t i = 0; i < first.count(); ++i) {
+    const double x = first.rows().values[2 * i], who = first.rows().values[2 * i + 1];
+    if (static_cast<int>(x) % 2)
+      EXPECT_EQ(who, stats::text_code("ada")) << "a row is whole";
+    else
+      EXPECT_TRUE(std::isnan(who));
+  }
+  EXPECT_NE(traffic::encode_rows(first), traffic::encode_rows(second)) << "each time others";
+  see(nobody_asks, 10);
+  EXPECT_EQ(nobody_asks.sample(nobody_asks.take().pieces.at(0)).seen(), 0u);
+}
+
+TEST_F(WatchStreamTest, HiddenColumnsAreInNoRow) {
+  auto cells = kCells;
+  cells[0].hidden = true;
+  WatchStream stream(cells, {1000, 1000, 50}, 7);
+  see(stream, 30);
+  const auto sample = stream.sample(stream.take().pieces.at(0));
+  ASSERT_EQ(sample.columns().size(), 1u);
+  EXPECT_EQ(sample.columns()[0].name, "who");
+  EXPECT_EQ(sample.rows().values[1], stats::text_code("ada")) << "the others stay in their places";
+}
+
 // What a log hides is hidden here too.
 class WatchCellsTest : public testing::Test {
  protected:
@@ -160,7 +193,8 @@ class WatchCellsTest : public testing::Test {
   Bytes model_;
   Loader::Source source_;
   traffic::Plan plan_;
-  Loader loader_{infer::runtime(), {}};
+  sys::SimClock clock_;
+  Loader loader_{infer::runtime(), {}, clock_};
 };
 
 TEST_F(WatchCellsTest, NamesColumnsByInputAndOutput) {
@@ -220,6 +254,7 @@ TEST_F(WatchCellsTest, SegmentsHoldWhatWasSeenOnce) {
   const auto segment = decode<traffic::WatchedSegment>(sent[0].at("watched"), "segment");
   EXPECT_EQ(segment.rows, 1);
   EXPECT_EQ(segment.variant, "a");
+  EXPECT_EQ(segment.rows_whole, "") << "nobody asked for whole rows";
   const auto sketches = traffic::decode_sketches(from_base64(segment.sketches));
   EXPECT_EQ(sketches.size(), stream.cells().size());
   EXPECT_EQ(sketches.at("picture").numbers.min(), 2);

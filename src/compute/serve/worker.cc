@@ -3,11 +3,13 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <condition_variable>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
@@ -31,6 +33,8 @@ namespace {
 constexpr std::size_t kPlanBytesMax = std::size_t{256} << 20;
 constexpr std::int64_t kDrainUs = 10'000'000;
 constexpr sys::Micros kReportEvery{1'000'000};
+constexpr std::size_t kComparedBytesMax = std::size_t{2}
+                                          << 20;  // of a report; what is beyond it waits for others to end
 
 // Buckets that hold something and their counts, in turn.
 json::array not_empty(const Latencies::Snapshot& snapshot) {
@@ -112,9 +116,14 @@ class Worker {
                  [this](const json::object& segment) {
                    link_.send(json::object{{"segment", segment}});
                  }),
-        host_(clock_, &note, &predictions_),
+        host_(clock_, &note, &predictions_, {.threads = static_cast<std::size_t>(settings.slow_threads)}),
         front_(host_, settings.body_bytes_max, metrics_),
-        loader_(infer::Runtime::load(settings.runtime), {}) {
+        loader_(infer::Runtime::load(settings.runtime), {}, clock_) {
+    source_.bytes = [this](const std::string& sha256) { return read_model(sha256); };
+    host_.wake = [this](const std::string& variant) {
+      Lock lock(mu_);
+      if (wanted_.insert(variant).second) woken_.notify_all();
+    };
     loader_.around_loading = [&note](const std::string& sha256, const std::function<void()>& load) {
       const AtWork loading(&note.loading, sha256);
       load();
@@ -124,6 +133,7 @@ class Worker {
     listening_ = std::move(listening);
     if (!settings.has_plan) listen_for_http();
     reporter_ = std::thread([this] { report(); });
+    loading_thread_ = std::thread([this] { load(); });
   }
 
   ~Worker() {
@@ -133,6 +143,7 @@ class Worker {
       woken_.notify_all();
     }
     reporter_.join();
+    loading_thread_.join();
     if (grpc_) grpc_->stop(kDrainUs);
     if (http_) http_->stop(kDrainUs);
     host_.close();
@@ -144,7 +155,8 @@ class Worker {
     while (auto said = link_.receive()) {
       const auto& message = said->as_object();
       if (message.contains("stop")) return;
-      if (const auto* plan = message.if_contains("plan")) apply(plan->as_object());
+      if (const auto* plan = message.if_contains("plan")) take_plan(plan->as_object());
+      if (const auto* revoked = message.if_contains("revoked")) take_back(*revoked);
       if (const auto* lost = message.if_contains("lost"))
         predictions_.lost(std::string(lost->at("endpoint").as_string()), lost->at("rows").to_number<std::uint64_t>());
     }
@@ -187,41 +199,113 @@ class Worker {
     return bytes;
   }
 
-  void apply(const json::object& message) {
-    Loader::Source source;
-    source.bytes = [this](const std::string& sha256) { return read_model(sha256); };
-    for (const auto& bad : message.at("quarantined").as_object())
-      source.quarantined[std::string(bad.key())] = std::string(bad.value().as_string());
-    take_spaces(message.at("spaces").as_object());
-    const auto text = files_->read_all(kPlanFile, kPlanBytesMax);
-    const auto plan = decode<traffic::Plan>(parse_json(as_text(text)), "serving plan");
-    std::string prefix;
-    for (const auto& endpoint : plan.endpoints)
-      if (endpoint.features) prefix = endpoint.features->prefix;  // a platform has one store
-    source.features = {online_.reader(prefix), spaces_};
-    const auto before = host_.catalogue();
-    host_.publish(loader_.make(plan, before.get(), source));
-    if (!http_) listen_for_http();
+  // Loading takes its time, and what is said meanwhile must be heard. Only the last plan counts.
+  void take_plan(const json::object& message) {
+    Lock lock(mu_);
+    given_ = message;
+    given_number_ = ++heard_;
+    woken_.notify_all();
+  }
+
+  // At once, and again from what is made of a plan that was told before.
+  void take_back(const json::value& message) {
+    auto what = decode<std::vector<traffic::Revoked>>(message, "revoked");
+    Lock lock(mu_);
+    host_.revoke(what);
+    revoked_.emplace_back(++heard_, std::move(what));
+  }
+
+  void apply(const json::object& message, std::uint64_t number) {
     {
-      Lock lock(mu_);
-      states_ = loader_.states();
+      Lock loading(loading_);
+      plan_number_ = number;
+      source_.quarantined.clear();
+      for (const auto& bad : message.at("quarantined").as_object())
+        source_.quarantined[std::string(bad.key())] = std::string(bad.value().as_string());
+      take_spaces(message.at("spaces").as_object());
+      const auto text = files_->read_all(kPlanFile, kPlanBytesMax);
+      plan_ = decode<traffic::Plan>(parse_json(as_text(text)), "serving plan");
+      std::string prefix;
+      for (const auto& endpoint : plan_.endpoints)
+        if (endpoint.features) prefix = endpoint.features->prefix;  // a platform has one store
+      source_.features = {online_.reader(prefix), spaces_};
+      serve_plan();
     }
-    send_report(loader_.states());
+    if (!http_) listen_for_http();
+    send_report();
+  }
+
+  void serve_plan() REQUIRES(loading_) {
+    const auto before = host_.catalogue();
+    auto made = loader_.make(plan_, before.get(), source_);
+    Lock lock(mu_);
+    std::erase_if(revoked_, [&](const auto& entry) REQUIRES(loading_) { return entry.first < plan_number_; });
+    for (const auto& [number, what] : revoked_) revoke(*made, what);
+    host_.publish(std::move(made));
+    states_ = loader_.states();
+  }
+
+  // Models that nobody asked for a while leave memory. What is known of them stays, and the next request wakes them.
+  void send_to_sleep() {
+    const auto now = clock_.wall().count();
+    std::set<std::string> idle;
+    for (const auto& endpoint : host_.catalogue()->endpoints)
+      for (const auto& variant : endpoint.variants) {
+        const auto last_us = std::max(variant.held->since_us, variant.counts->last_us.load());
+        const auto after_us = endpoint.plan.sleep_after_us;
+        if (after_us > 0 && variant.held->model && now - last_us > after_us) idle.insert(name_of(endpoint, variant));
+      }
+    if (idle.empty()) return;
+    Lock loading(loading_);
+    source_.asleep.merge(idle);
+    serve_plan();
+  }
+
+  // Plans that were told, and models that are asked while they sleep.
+  void load() {
+    for (;;) {
+      std::set<std::string> wanted;
+      std::optional<json::object> plan;
+      std::uint64_t number = 0;
+      {
+        Lock lock(mu_);
+        while (!stopping_ && wanted_.empty() && !given_) lock.wait(woken_);
+        if (stopping_) return;
+        wanted.swap(wanted_);
+        plan.swap(given_);
+        number = given_number_;
+      }
+      if (plan) apply(*plan, number);
+      if (wanted.empty()) continue;
+      const auto began = clock_.now();
+      Lock loading(loading_);
+      std::size_t woken = 0;
+      for (const auto& variant : wanted) woken += source_.asleep.erase(variant);
+      if (woken == 0) continue;  // it was on its way
+      serve_plan();
+      log::info("models_woken", {{"variants", woken}, {"us", (clock_.now() - began).count()}});
+    }
   }
 
   // We may write nowhere: the supervisor keeps it, and sends it on.
   void hand_on(const LogSegment& segment) { link_.send(json::object{{"segment", encode(segment)}}); }
 
-  void take_spaces(const json::object& told) {
+  void take_spaces(const json::object& told) REQUIRES(loading_) {
     std::erase_if(spaces_, [&](const auto& entry) { return !told.contains(entry.first); });
     for (const auto& space : told)
       if (!spaces_.contains(space.key()))
         spaces_.emplace(space.key(), space_of(decode<traffic::SpaceKeys>(space.value(), "keys of a space")));
   }
 
-  void send_report(const std::vector<VariantState>& states) {
+  void send_report() {
+    std::vector<VariantState> states;
+    {
+      Lock lock(mu_);
+      states = states_;
+    }
     const auto catalogue = host_.catalogue();
     json::array variants;
+    std::size_t compared_bytes = 0;
     for (const auto& state : states) {
       json::object one{{"tenant", state.tenant},   {"project", state.project}, {"endpoint", state.endpoint},
                        {"variant", state.variant}, {"version", state.version}, {"state", state.state},
@@ -239,6 +323,10 @@ class Worker {
           one["p50_us"] = quantile_us(latency, 0.5);
           one["p99_us"] = quantile_us(latency, 0.99);
           one["latency"] = not_empty(latency);
+          if (!variant.compared || compared_bytes > kComparedBytesMax) continue;
+          auto outputs = variant.compared->encoded();
+          compared_bytes += outputs.size();
+          one["outputs"] = std::move(outputs);
         }
       }
       variants.push_back(std::move(one));
@@ -253,18 +341,18 @@ class Worker {
 
   void report() {
     for (;;) {
-      std::vector<VariantState> states;
       {
+        const auto until = clock_.now() + kReportEvery;
         Lock lock(mu_);
-        if (!stopping_) lock.wait_for(woken_, kReportEvery);
+        while (!stopping_ && clock_.now() < until) lock.wait_for(woken_, until - clock_.now());
         if (stopping_) return;
-        states = states_;
       }
       if (online_.was_replaced()) {
         log::info("online_store_replaced", {{"directory", settings_.online}});
         return link_.close();  // ends this process when its requests are answered; the next one opens the new store
       }
-      send_report(states);
+      send_to_sleep();
+      send_report();
       watcher_.turn(*host_.catalogue());
     }
   }
@@ -272,7 +360,6 @@ class Worker {
   Link& link_;
   const WorkerSettings settings_;
   OnlineStore& online_;
-  std::map<std::string, std::shared_ptr<const online::Space>> spaces_;  // the follower's own
   std::unique_ptr<sys::Files> files_;
   sys::RealClock clock_;
   sys::RealRandom random_;
@@ -282,17 +369,36 @@ class Worker {
   Watcher watcher_;  // the reporter's own, until that has ended
   Host host_;
   Front front_;
-  Loader loader_;
+
+  Mutex loading_;  // one catalogue is made at a time; before mu_
+  Loader loader_ GUARDED_BY(loading_);
+  Loader::Source source_ GUARDED_BY(loading_);
+  traffic::Plan plan_ GUARDED_BY(loading_);
+  std::uint64_t plan_number_ GUARDED_BY(loading_) = 0;  // as it was heard
+  std::map<std::string, std::shared_ptr<const online::Space>> spaces_ GUARDED_BY(loading_);
+
   sys::Descriptor listening_;
   std::unique_ptr<net::Server> http_;
   std::unique_ptr<protocol::GrpcServer> grpc_;
-  std::thread reporter_;
+  std::thread reporter_, loading_thread_;
 
   Mutex mu_;  // guards everything below
   std::condition_variable woken_;
   std::vector<VariantState> states_ GUARDED_BY(mu_);
+  std::set<std::string> wanted_ GUARDED_BY(mu_);  // variants that sleep, and are asked
   bool stopping_ GUARDED_BY(mu_) = false;
+  std::uint64_t heard_ GUARDED_BY(mu_) = 0;  // plans and revocations, in their order
+  std::optional<json::object> given_ GUARDED_BY(mu_);
+  std::uint64_t given_number_ GUARDED_BY(mu_) = 0;
+  std::vector<std::pair<std::uint64_t, std::vector<traffic::Revoked>>> revoked_ GUARDED_BY(mu_);
 };
+
+// A model that takes too much fails by itself, rather than the machine with all that runs there.
+void bound_memory(std::int64_t bytes) {
+  if (bytes == 0) bytes = ::sysconf(_SC_PHYS_PAGES) / 4 * 3 * ::sysconf(_SC_PAGESIZE);
+  const rlimit limit{static_cast<rlim_t>(bytes), static_cast<rlim_t>(bytes)};
+  if (::setrlimit(RLIMIT_DATA, &limit) != 0) log::warn("memory_not_bounded", {{"bytes", bytes}});
+}
 
 }  // namespace
 
@@ -307,6 +413,7 @@ int run_worker(sys::Descriptor end, sys::Descriptor listening, sys::Descriptor d
   const auto said = link.receive();
   if (!said) return 1;
   const auto settings = decode<WorkerSettings>(*said, "worker");
+  bound_memory(settings.memory_bytes);
   Dialled dialled(std::move(dial));
   OnlineStore online(settings.online, settings.redis ? &dialled : nullptr);
   // Before there is a second thread: Landlock holds for this one and those it starts.

@@ -20,6 +20,8 @@ struct WorkerSettings {
   std::string online;   // directory of the online store; "": there is none on this machine
   bool redis = false;   // the supervisor makes connections to it
   std::int64_t http_threads = 1, grpc_threads = 1;
+  std::int64_t slow_threads = 0;  // for calls that take long; 0: as many as there are processors
+  std::int64_t memory_bytes = 0;  // most that a worker may take; 0: three quarters of the machine's
   std::int64_t body_bytes_max = std::int64_t{64} << 20;
   std::int64_t connections_max = 10'000;
   std::vector<std::string> host_names;
@@ -39,12 +41,23 @@ template <>
 struct falaj::Shape<falaj::serve::WorkerSettings> {
   using T = serve::WorkerSettings;
   static constexpr std::string_view name = "WorkerSettings";
-  static constexpr auto fields = std::make_tuple(
-      field("listen", &T::listen, ""), field("grpc", &T::grpc, ""), field("certificate_file", &T::certificate_file, ""),
-      field("key_file", &T::key_file, ""), field("client_ca_file", &T::client_ca_file, ""),
-      field("models", &T::models, ""), field("runtime", &T::runtime, ""), field("online", &T::online, ""),
-      field("redis", &T::redis, ""), field("http_threads", &T::http_threads, ""),
-      field("grpc_threads", &T::grpc_threads, ""), field("body_bytes_max", &T::body_bytes_max, ""),
-      field("connections_max", &T::connections_max, ""), field("host_names", &T::host_names, ""),
-      field("has_plan", &T::has_plan, ""));
+  static Fields fields() {
+    return {field("listen", &T::listen, ""),
+            field("grpc", &T::grpc, ""),
+            field("certificate_file", &T::certificate_file, ""),
+            field("key_file", &T::key_file, ""),
+            field("client_ca_file", &T::client_ca_file, ""),
+            field("models", &T::models, ""),
+            field("runtime", &T::runtime, ""),
+            field("online", &T::online, ""),
+            field("redis", &T::redis, ""),
+            field("http_threads", &T::http_threads, ""),
+            field("grpc_threads", &T::grpc_threads, ""),
+            field("slow_threads", &T::slow_threads, ""),
+            field("memory_bytes", &T::memory_bytes, ""),
+            field("body_bytes_max", &T::body_bytes_max, ""),
+            field("connections_max", &T::connections_max, ""),
+            field("host_names", &T::host_names, ""),
+            field("has_plan", &T::has_plan, "")};
+  }
 };

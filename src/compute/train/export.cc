@@ -95,13 +95,13 @@ Bytes export_model(const Problem& problem, const graph::Transform& transform, Mo
   return graph::serialise(graph);
 }
 
-Parity check_parity(const infer::Session& session, Rows& rows, std::span<const float> predictions, double tolerance,
-                    std::size_t rows_max) {
+namespace {
+
+// Runs a model on raw test rows, batch by batch: each(values, rows) goes on while it says so.
+template <class Each>
+void each_answer(const infer::Session& session, Rows& rows, Each each) {
   const auto& problem = rows.problem();
-  const std::size_t outputs = problem.outputs();
   const std::vector<std::string> wanted = {"prediction"};
-  Parity parity;
-  double sum = 0;
   rows.each_batch(Part::test, [&](const Rows::Raw& batch) {
     std::vector<infer::NamedTensor> inputs;
     for (const auto& port : session.inputs()) {  // columns that no feature uses are no inputs
@@ -113,13 +113,36 @@ Parity check_parity(const infer::Session& session, Rows& rows, std::span<const f
       }
       const auto column = std::find_if(problem.columns.begin(), problem.columns.end(),
                                        [&](const auto& c) { return c.name == port.name; });
-      CHECK(column != problem.columns.end(), "a model's inputs are columns");
+      if (column == problem.columns.end())
+        throw Error(Code::invalid, fmt::format("the model wants an input '{}', which the rows do not have", port.name));
       const auto at = static_cast<std::size_t>(column - problem.columns.begin());
       inputs.push_back({port.name, tensor_of(batch.columns[at], port.element, batch.rows)});
     }
     const auto answer = session.run(inputs, wanted);
     const auto values = answer.at(0).tensor.values<float>();
-    CHECK(values.size() == batch.rows * outputs, "there is a prediction for every row");
+    if (values.size() != batch.rows * problem.outputs())
+      throw Error(Code::invalid, fmt::format("the model says {} numbers of {} rows", values.size(), batch.rows));
+    return each(values, batch.rows);
+  });
+}
+
+}  // namespace
+
+std::vector<float> predictions_of(const infer::Session& session, Rows& rows) {
+  std::vector<float> out;
+  each_answer(session, rows, [&](const auto& values, std::size_t) {
+    out.insert(out.end(), values.begin(), values.end());
+    return true;
+  });
+  return out;
+}
+
+Parity check_parity(const infer::Session& session, Rows& rows, std::span<const float> predictions, double tolerance,
+                    std::size_t rows_max) {
+  const std::size_t outputs = rows.problem().outputs();
+  Parity parity;
+  double sum = 0;
+  each_answer(session, rows, [&](const auto& values, std::size_t of_batch) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double trained = predictions[parity.rows * outputs + i];
       const double off = std::abs(values[i] - trained) / std::max(1.0, std::abs(trained));
@@ -132,7 +155,7 @@ Parity check_parity(const infer::Session& session, Rows& rows, std::span<const f
       parity.largest = std::max(parity.largest, off);
       sum += off;
     }
-    parity.rows += batch.rows;
+    parity.rows += of_batch;
     return parity.rows < rows_max;
   });
   parity.mean = sum / static_cast<double>(std::max<std::size_t>(1, parity.rows * outputs));

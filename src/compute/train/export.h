@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "compute/infer/session.h"
 #include "compute/loader/prepare.h"
@@ -20,6 +21,10 @@ struct Parity {
 // The model as one ONNX graph: raw columns in, [rows, 1] each under its own name; out "prediction" [rows, outputs] and,
 // of a classification, "label" [rows], the name of the likeliest class.
 Bytes export_model(const Problem& problem, const graph::Transform& transform, Model& model);
+
+// What a model says of raw test rows, in their order; it may be another's, whose inputs are then looked for among the
+// columns. Throws invalid when one is not there, or when it says something else than the problem asks for.
+std::vector<float> predictions_of(const infer::Session& session, Rows& rows);
 
 // Runs `onnx` on raw test rows and compares with `predictions`, those of the trained model on the same rows. Throws
 // invalid when one differs by more than `tolerance`, naming the row.

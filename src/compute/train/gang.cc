@@ -6,6 +6,9 @@
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#ifdef USE_C10D_NCCL
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#endif
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
@@ -81,6 +84,9 @@ struct Gang::Rep {
   c10::intrusive_ptr<c10d::Store> store;
   std::unique_ptr<GangWatch> watch;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
+#ifdef USE_C10D_NCCL
+  c10::intrusive_ptr<c10d::ProcessGroupNCCL> gpus;
+#endif
   std::vector<c10::intrusive_ptr<c10d::Work>> begun;
   sys::Micros waited{0};
   std::size_t calls = 0;  // tells the keys of one call from those of the next
@@ -146,6 +152,11 @@ struct Gang::Rep {
           c10d::ProcessGroupGloo::Options::create(std::chrono::ceil<std::chrono::milliseconds>(place.patience));
       gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
       group = c10::make_intrusive<c10d::ProcessGroupGloo>(store, static_cast<int>(rank), static_cast<int>(ranks), gloo);
+#ifdef USE_C10D_NCCL
+      if (place.gpu)
+        gpus = c10::make_intrusive<c10d::ProcessGroupNCCL>(c10::make_intrusive<c10d::PrefixStore>("gpus", store),
+                                                           static_cast<int>(rank), static_cast<int>(ranks));
+#endif
     });
   }
 
@@ -307,6 +318,18 @@ void Gang::begin_sum(std::span<float> values) {
   rep_->together([&] {
     std::vector<at::Tensor> one{Rep::floats(values)};
     rep_->begun.push_back(rep_->group->allreduce(one));
+  });
+}
+
+void Gang::begin_sum_on_gpu(std::span<float> values) {
+  rep_->together([&] {
+    std::vector<at::Tensor> one{torch::from_blob(values.data(), {static_cast<std::int64_t>(values.size())},
+                                                 torch::TensorOptions().device(torch::kCUDA, 0))};
+#ifdef USE_C10D_NCCL
+    rep_->begun.push_back(rep_->gpus->allreduce(one));
+#else
+    rep_->begun.push_back(rep_->group->allreduce(one));
+#endif
   });
 }
 

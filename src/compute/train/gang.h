@@ -21,6 +21,7 @@ struct Broken {
 // Where a process stands in its gang: what every task of a job is told (docs/guide/jobs.md).
 struct GangPlace {
   std::size_t task = 0, tasks = 1;
+  bool gpu = false;        // each has one
   std::size_t spares = 0;  // so many of the tasks stand by, and take the place of one that is lost
   std::string address;     // of task 0, where all meet
   int port = 0;
@@ -55,6 +56,7 @@ class Gang {
   void unite(std::span<float> values);
   // The same while other work goes on: what is given is to be left alone until finish().
   void begin_sum(std::span<float> values);
+  void begin_sum_on_gpu(std::span<float> values);               // which lie there; by NCCL where it is built in
   void begin_gather(BytesView mine, std::span<std::byte> all);  // in the order of ranks
   void begin_send(std::size_t to, int tag, std::span<const float> values);
   void finish();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What two tasks on a processor each gain over one, and over one task with two threads: the same network, the same rows
-// a step, the same kernels, in the same run. Also what other ways to share the work cost here, where everything is on
-// one machine.
+// a step, the same kernels, in the same run. The limit is what two tasks reach that know nothing of each other:
+// processors of one machine share its memory and its power, and may be two threads of one. Also what other ways to
+// share the work cost here, where everything is on one machine.
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -12,6 +13,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -27,7 +29,7 @@
 namespace falaj::train {
 namespace {
 
-constexpr std::size_t kRows = 240'000, kColumns = 64, kRounds = 3;
+constexpr std::size_t kRows = 240'000, kColumns = 64;
 constexpr std::int64_t kHidden = 1024, kBatch = 4096;
 
 const sys::RealClock bench_clock;
@@ -118,17 +120,18 @@ class GangBench {
     file->commit("rows.parquet", sys::NewFile::Durable::at_sync, sys::NewFile::Existing::replace);
   }
 
-  void run() {
+  void run(std::size_t rounds) {
     const std::vector<std::string> apart{"0", "1"}, both{"0,1", "0,1"};
     std::map<std::string, Took> best;
     // In turns: a machine that is slower for a while is so for all of them.
-    for (std::size_t round = 0; round < kRounds; ++round) {
+    for (std::size_t round = 0; round < rounds; ++round) {
       const auto add = [&](const std::string& name, Took took) {
         auto& least = best.try_emplace(name, took).first->second;
         least = {std::min(least.seconds, took.seconds), std::min(least.processor, took.processor)};
       };
-      add("one", seconds_of(1, 1, {"0"}, R"({"mode": "none"})"));
-      add("threads", seconds_of(1, 2, both, R"({"mode": "none"})"));
+      add("one", seconds_of(1, 1, {"0"}, kAlone));
+      add("threads", seconds_of(1, 2, both, kAlone));
+      add("strangers", seconds_of(2, 1, apart, kAlone));
       for (const auto& way : kWays) add(way.name, seconds_of(way.tasks, 1, apart, way.parallel));
     }
     const auto steps = static_cast<double>(static_cast<std::size_t>(kRows * 0.96) / kBatch);
@@ -136,6 +139,10 @@ class GangBench {
       print(way.name, best[way.name], "one task with one thread", best["one"], steps, way.goal);
       print(way.name, best[way.name], "one task with two threads", best["threads"], steps, way.goal_threads);
     }
+    const auto& strangers = best["strangers"];
+    const Took limit{strangers.seconds / 2, strangers.processor / 2};  // two such trainings in that time
+    print("two tasks, data", best["two tasks, data"], "two tasks that know nothing of each other", limit, steps, 0.9);
+    print("two tasks that know nothing of each other", limit, "one task with one thread", best["one"], steps, 1.8);
   }
 
  private:
@@ -145,6 +152,7 @@ class GangBench {
     const char* parallel;
     double goal, goal_threads;
   };
+  static constexpr const char* kAlone = R"({"mode": "none"})";
   static constexpr Way kWays[] = {
       {"two tasks, data", 2, R"({"mode": "data"})", 1.8, 0.9},
       {"two tasks, data, gradients as bf16", 2, R"({"mode": "data", "compress": "bf16"})", 1.8, 0.9},
@@ -177,6 +185,7 @@ class GangBench {
 
   Took seconds_of(std::size_t tasks, int threads, const std::vector<std::string>& cpus, const std::string& parallel) {
     const int port = port_for_gang();
+    const auto ranks = parallel == kAlone ? 1 : tasks;
     std::vector<std::unique_ptr<sys::Child>> children;
     for (std::size_t rank = 0; rank < tasks; ++rank) {
       sys::Command command;
@@ -186,7 +195,7 @@ class GangBench {
                              "OMP_WAIT_POLICY=passive",
                              "GANG_DIRECTORY=" + directory_.path(),
                              fmt::format("GANG_RANK={}", rank),
-                             fmt::format("GANG_RANKS={}", tasks),
+                             fmt::format("GANG_RANKS={}", ranks),
                              fmt::format("GANG_PORT={}", port),
                              fmt::format("GANG_THREADS={}", threads),
                              "GANG_CPUS=" + cpus[rank % cpus.size()],
@@ -217,12 +226,13 @@ class GangBench {
 }  // namespace
 }  // namespace falaj::train
 
-int main() {
+int main(int argc, char** argv) {
+  const bool fewer = argc == 3 && std::string_view(argv[1]) == "--rounds";
   try {
     if (!falaj::train::of_environment("GANG_DIRECTORY").empty())
       falaj::train::be_task();
     else
-      falaj::train::GangBench().run();
+      falaj::train::GangBench().run(fewer ? std::stoul(argv[2]) : 3);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gang_bench: %s\n", error.what());
     return 2;

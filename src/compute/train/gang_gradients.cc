@@ -70,7 +70,7 @@ void GangGradients::send_ready() {
   for (; sent_ < pieces_.size() && pieces_[sent_].missing == 0; ++sent_) {
     auto& piece = pieces_[sent_];
     if (!squeeze_) {
-      gang_.begin_sum(floats(piece));
+      weights_.device().is_cuda() ? gang_.begin_sum_on_gpu(floats(piece)) : gang_.begin_sum(floats(piece));
       continue;
     }
     squeeze_->pack(floats(piece), static_cast<std::size_t>(piece.first), piece.mine);

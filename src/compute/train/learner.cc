@@ -43,7 +43,7 @@ class DataLearner final : public Learner {
     const auto& around = setting_.around;
     torch::manual_seed(seed_of(step, gang_.rank()));
     around.enter("forward");
-    const auto in = inputs_of(rows, setting_.rows.layout());
+    const auto in = inputs_of(rows, setting_.rows.layout(), setting_.weights.device());
     // What all rows of the step weigh, and what anybody wants. It is on its way during forward().
     float together[] = {in.weights.sum().item<float>(), mine.stop ? 1.0F : 0, mine.save ? 1.0F : 0};
     gang_.begin_sum(together);
@@ -53,7 +53,7 @@ class DataLearner final : public Learner {
     around.enter("backward");
     const auto loss = loss_of(predicted, in, setting_.objective, setting_.deviation, together[0]);
     if (step.whole) gradients_->begin();
-    (network_.accumulate > 1 ? loss / static_cast<double>(network_.accumulate) : loss).backward();
+    scaled(loss, network_.accumulate, scale_).backward();
     around.enter("communication");
     const double all_loss = agree(loss.item<float>(), step.whole);
     if (step.whole) update(step.rate);
@@ -61,8 +61,9 @@ class DataLearner final : public Learner {
   }
 
   OptimiserState moments() override {
-    if (mine_.count == setting_.plan.parameters()) return {optimiser_.first(), optimiser_.second(), optimiser_.steps()};
-    return {whole(optimiser_.first()), whole(optimiser_.second()), optimiser_.steps()};
+    if (mine_.count == setting_.plan.parameters())
+      return {optimiser_.first(), optimiser_.second(), optimiser_.steps(), scale_};
+    return {whole(optimiser_.first()), whole(optimiser_.second()), optimiser_.steps(), scale_};
   }
   void restore(const OptimiserState& moments) override {
     torch::NoGradGuard no_gradient;
@@ -72,6 +73,7 @@ class DataLearner final : public Learner {
     take(optimiser_.first(), moments.first);
     take(optimiser_.second(), moments.second);
     optimiser_.steps() = moments.steps;
+    scale_ = moments.scale;
   }
 
  private:
@@ -104,9 +106,11 @@ class DataLearner final : public Learner {
   // What layers keep of the rows they saw and nothing is learned into: ranks saw others, and agree on the mean.
   void each_statistic(const std::function<void(float&)>& f) {
     for (std::size_t i = 0; i < setting_.plan.weights.size(); ++i) {
-      const auto& weight = setting_.weights[i];
+      auto weight = setting_.weights[i];
       if (weight.requires_grad()) continue;
-      for (auto& value : floats_of(weight)) f(value);
+      const auto here = weight.cpu();  // itself, on a processor
+      for (auto& value : floats_of(here)) f(value);
+      weight.copy_(here);
     }
   }
 
@@ -115,10 +119,15 @@ class DataLearner final : public Learner {
     setting_.around.enter("optimiser");
     auto& weights = setting_.weights.flat();
     auto& gradient = setting_.weights.gradient();
-    const double norm = network_.clip > 0 ? gradient.norm().item<float>() : 0;
+    const double norm = network_.clip > 0 || scale_.on() ? gradient.norm().item<float>() : 0;
+    const auto factor = scale_.take(norm);  // the gradient is everybody's: all decide alike
+    if (!factor) {
+      gradient.zero_();
+      return;
+    }
     auto my_weights = weights.narrow(0, mine_.first, mine_.count);
     auto my_gradient = gradient.narrow(0, mine_.first, mine_.count);
-    optimiser_.step(my_weights, my_gradient, rate, norm);
+    optimiser_.step(my_weights, my_gradient, rate, norm, *factor);
     gradient.zero_();
     if (!all_weights_.defined()) return;
     setting_.around.enter("communication");
@@ -139,6 +148,7 @@ class DataLearner final : public Learner {
   Gang& gang_;
   const Range mine_;
   Optimiser optimiser_;
+  LossScale scale_ = network_.precision == "fp16" ? LossScale::dynamic() : LossScale();
   const std::unique_ptr<GradientSum> gradients_;
   Tensor told_weights_, all_weights_;  // of a step, when each makes a part of it
   std::vector<float> told_;

@@ -7,6 +7,7 @@
 
 #include "compute/recipe/recipe.h"
 #include "compute/train/gang.h"
+#include "compute/train/loss_scale.h"
 #include "compute/train/model.h"
 #include "compute/train/tensors.h"
 
@@ -34,6 +35,7 @@ struct Learned {
 struct OptimiserState {
   Tensor first, second;
   std::uint64_t steps = 0;
+  LossScale scale = {};
 };
 
 // How ranks make new weights of the rows of a step: an implementation for each way to share the work. All ranks call

@@ -73,6 +73,10 @@ struct Stopped {};
 inline constexpr std::int64_t kTreeRowBytes = 32;
 bool trees_fit(const Problem& problem, std::int64_t memory_bytes);
 
+// Throws invalid when there is no such device as the recipe asks for: what was given a GPU is not to run slowly
+// without.
+void check_device(const recipe::Training& training);
+
 // Learns until the recipe says that it is enough. Goes on from the newest checkpoint of the same recipe.
 std::unique_ptr<Model> train_trees(const recipe::Training& training, const Problem& problem,
                                    const graph::Transform& transform, const Rows::Parts& parts, Surroundings& around);

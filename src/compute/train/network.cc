@@ -93,7 +93,7 @@ class NetworkTraining {
         around_(around),
         label_(problem.objective == Objective::regression ? moments_of(*parts.train) : Moments{}),
         plan_(plan_network(network_, transform, problem.outputs(), label_.mean, label_.deviation, problem.image)),
-        weights_(plan_, static_cast<std::uint64_t>(training.seed)),
+        weights_(plan_, static_cast<std::uint64_t>(training.seed), device_of(training)),
         options_{static_cast<std::size_t>(recipe::batch_size(network_).value_or(1024)),
                  0,
                  1,
@@ -183,8 +183,7 @@ class NetworkTraining {
       around_.enter("forward");
       loss_sum_ += learn(block);
       around_.enter("optimiser");
-      if (whole) optimiser_->step(weights_.flat(), weights_.gradient(), rate);
-      if (whole) weights_.gradient().zero_();
+      if (whole) make_step(rate);
     }
     ++losses_;
     rows_told_ += options_.batch;
@@ -197,6 +196,16 @@ class NetworkTraining {
     if (around_.profile) around_.profile->step();
     tell(epochs);
     return wish;
+  }
+
+  void make_step(double rate) {
+    torch::NoGradGuard no_gradient;
+    auto& gradient = weights_.gradient();
+    std::optional<double> norm;
+    if (scale_.on()) norm = gradient.norm().item<float>();
+    if (const auto factor = scale_.take(norm.value_or(0)))
+      optimiser_->step(weights_.flat(), gradient, rate, norm, *factor);
+    gradient.zero_();
   }
 
   // ---- batch: auto.
@@ -283,11 +292,11 @@ class NetworkTraining {
 
   // Adds what these rows say to the gradient, and returns their loss.
   double learn(const RowBlock& block) {
-    const auto in = inputs_of(block, parts_.train->layout());
+    const auto in = inputs_of(block, parts_.train->layout(), weights_.device());
     if (largest_ > 0) return learn_in_pieces(in);
     const auto loss = loss_of(forward_at_precision(in), in, problem_.objective, label_.deviation);
     around_.enter("backward");
-    (network_.accumulate > 1 ? loss / static_cast<double>(network_.accumulate) : loss).backward();
+    scaled(loss, network_.accumulate, scale_).backward();
     return loss.item<float>();
   }
 
@@ -394,7 +403,8 @@ class NetworkTraining {
     Checkpoint checkpoint;
     checkpoint.number = place();
     const auto put = [&](const char* name, const Tensor& tensor) {
-      const auto view = std::as_bytes(std::span(tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())));
+      const auto here = tensor.cpu();
+      const auto view = std::as_bytes(std::span(here.data_ptr<float>(), static_cast<std::size_t>(here.numel())));
       checkpoint.parts[name] = Bytes(view.begin(), view.end());
     };
     put("weights", weights_.flat());
@@ -407,6 +417,11 @@ class NetworkTraining {
           std::bit_cast<std::uint64_t>(best_), std::bit_cast<std::uint64_t>(loss_sum_), std::uint64_t{losses_}})
       position.u64(n);
     checkpoint.parts["position"] = position.take();
+    if (state.scale.on()) {
+      ByteWriter scale;
+      state.scale.encode(scale);
+      checkpoint.parts["scale"] = scale.take();
+    }
     if (largest_ > 0) {
       ByteWriter batch;
       batch.u64(options_.batch);
@@ -420,7 +435,7 @@ class NetworkTraining {
 
   OptimiserState optimiser_state() {
     if (learner_) return learner_->moments();
-    return {optimiser_->first(), optimiser_->second(), optimiser_->steps()};
+    return {optimiser_->first(), optimiser_->second(), optimiser_->steps(), scale_};
   }
 
   void resume() {
@@ -434,7 +449,7 @@ class NetworkTraining {
       if (bytes.size() != static_cast<std::size_t>(tensor.numel()) * sizeof(float))
         throw Error(Code::corrupt, fmt::format("a checkpoint has {} bytes of {}, and this network another number",
                                                bytes.size(), name));
-      std::memcpy(tensor.data_ptr<float>(), bytes.data(), bytes.size());
+      tensor.copy_(torch::from_blob(const_cast<std::byte*>(bytes.data()), tensor.sizes()));
     };
     get("weights", weights_.flat());
     OptimiserState state;
@@ -450,10 +465,17 @@ class NetworkTraining {
     epoch_ = position.u64();
     step_ = position.u64();
     state.steps = position.u64();
-    if (learner_)
+    if (network_.precision == "fp16") {
+      ByteReader scale(checkpoint->parts.at("scale"));
+      state.scale = LossScale::dynamic();
+      state.scale.decode(scale);
+    }
+    if (learner_) {
       learner_->restore(state);
-    else
+    } else {
       optimiser_->steps() = state.steps;
+      scale_ = state.scale;
+    }
     best_epoch_ = position.u64();
     best_ = std::bit_cast<double>(position.u64());
     loss_sum_ = std::bit_cast<double>(position.u64());
@@ -475,6 +497,7 @@ class NetworkTraining {
   const Plan plan_;
   Weights weights_;
   std::optional<Optimiser> optimiser_;  // when alone
+  LossScale scale_ = network_.precision == "fp16" ? LossScale::dynamic() : LossScale();
   loader::BatchOptions options_;
   std::size_t steps_;  // of an epoch
   // batch: auto. `largest_` is 0 when the batch is given; steps are made in pieces when they do not fit.

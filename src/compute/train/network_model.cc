@@ -50,8 +50,8 @@ std::vector<float> predict_rows(const Plan& plan, const Weights& weights, const 
   const auto at_once = rows_at_once(plan);
   for (; first < last; first += at_once) {
     rows.read(first, std::min(at_once, last - first), block);
-    const auto in = inputs_of(block, rows.layout());
-    const auto predicted = linked(forward(plan, weights, in.numbers, in.ids, false), objective).contiguous();
+    const auto in = inputs_of(block, rows.layout(), weights.device());
+    const auto predicted = linked(forward(plan, weights, in.numbers, in.ids, false), objective).cpu().contiguous();
     out.insert(out.end(), predicted.data_ptr<float>(), predicted.data_ptr<float>() + predicted.numel());
   }
   return out;

@@ -88,33 +88,53 @@ double gain(std::span<const float> labels, std::span<const std::uint32_t> order)
   return sum;
 }
 
-}  // namespace
-
-Score roc_auc(std::span<const float> predictions, std::span<const float> labels) {
+// DeLong's parts of an AUC: for each positive the share of negatives below it, and for each negative that of positives
+// above it, in the order of rows.
+struct Placements {
+  std::vector<double> above, below;
+};
+Placements placements(std::span<const float> predictions, std::span<const float> labels) {
   CHECK(predictions.size() == labels.size(), "a label a prediction");
   std::vector<float> of_class[2];
   for (std::size_t i = 0; i < labels.size(); ++i) of_class[labels[i] > 0.5F].push_back(predictions[i]);
   const auto& [negative, positive] = of_class;
-  if (negative.empty() || positive.empty()) return {kNan, kNan, kNan};
   const auto n = static_cast<double>(negative.size()), p = static_cast<double>(positive.size());
   std::vector<float> all = positive;
   all.insert(all.end(), negative.begin(), negative.end());
   const auto ranks = midranks(all), of_positive = midranks(positive), of_negative = midranks(negative);
-  std::vector<double> above(positive.size()), below(negative.size());
-  for (std::size_t i = 0; i < positive.size(); ++i) above[i] = (ranks[i] - of_positive[i]) / n;
-  for (std::size_t i = 0; i < negative.size(); ++i) below[i] = 1 - (ranks[positive.size() + i] - of_negative[i]) / p;
-  const double auc = std::accumulate(above.begin(), above.end(), 0.0) / p;
-  const double error = kTwoSided95 * std::sqrt(variance_of(above) / p + variance_of(below) / n);
-  return {auc, std::max(0.0, auc - error), std::min(1.0, auc + error)};
+  Placements out{std::vector<double>(positive.size()), std::vector<double>(negative.size())};
+  for (std::size_t i = 0; i < positive.size(); ++i) out.above[i] = (ranks[i] - of_positive[i]) / n;
+  for (std::size_t i = 0; i < negative.size(); ++i)
+    out.below[i] = 1 - (ranks[positive.size() + i] - of_negative[i]) / p;
+  return out;
+}
+
+// Of an AUC, or of the difference of two: the mean of `above`.
+Score of_placements(const Placements& parts) {
+  if (parts.above.empty() || parts.below.empty()) return {kNan, kNan, kNan};
+  const auto p = static_cast<double>(parts.above.size()), n = static_cast<double>(parts.below.size());
+  const double mean = std::accumulate(parts.above.begin(), parts.above.end(), 0.0) / p;
+  const double error = kTwoSided95 * std::sqrt(variance_of(parts.above) / p + variance_of(parts.below) / n);
+  return {mean, mean - error, mean + error};
+}
+
+constexpr double kLeast = 1e-7;  // a float can come no closer to 1
+double loss_of(std::span<const float> predictions, std::span<const float> labels, std::size_t classes, std::size_t i) {
+  const double said = classes == 1 ? (labels[i] > 0.5F ? predictions[i] : 1.0 - predictions[i])
+                                   : predictions[i * classes + static_cast<std::size_t>(labels[i])];
+  return -std::log(std::clamp(said, kLeast, 1.0));
+}
+
+}  // namespace
+
+Score roc_auc(std::span<const float> predictions, std::span<const float> labels) {
+  auto out = of_placements(placements(predictions, labels));
+  if (std::isfinite(out.value)) out = {out.value, std::max(0.0, out.low), std::min(1.0, out.high)};
+  return out;
 }
 
 Score log_loss(std::span<const float> predictions, std::span<const float> labels, std::size_t classes) {
-  constexpr double kLeast = 1e-7;  // a float can come no closer to 1
-  return mean_of(labels.size(), [&](std::size_t i) {
-    const double said = classes == 1 ? (labels[i] > 0.5F ? predictions[i] : 1.0 - predictions[i])
-                                     : predictions[i * classes + static_cast<std::size_t>(labels[i])];
-    return -std::log(std::clamp(said, kLeast, 1.0));
-  });
+  return mean_of(labels.size(), [&](std::size_t i) { return loss_of(predictions, labels, classes, i); });
 }
 
 Score accuracy(std::span<const float> predictions, std::span<const float> labels, std::size_t classes) {
@@ -212,6 +232,51 @@ std::vector<Named> scores(Objective objective, std::span<const float> prediction
       return {{"ndcg", ndcg(predictions, labels, groups)}};
   }
   return {};
+}
+
+// The two models saw the same rows, so what makes a row hard for both cancels out.
+std::vector<Named> gains(Objective objective, std::span<const float> ours, std::span<const float> theirs,
+                         std::span<const float> labels, std::size_t classes) {
+  const auto losses = [&](std::size_t of) {
+    return mean_of(labels.size(),
+                   [&](std::size_t i) { return loss_of(theirs, labels, of, i) - loss_of(ours, labels, of, i); });
+  };
+  switch (objective) {
+    case Objective::binary: {
+      auto parts = placements(ours, labels);
+      const auto other = placements(theirs, labels);
+      for (std::size_t i = 0; i < parts.above.size(); ++i) parts.above[i] -= other.above[i];
+      for (std::size_t i = 0; i < parts.below.size(); ++i) parts.below[i] -= other.below[i];
+      return {{"auc", of_placements(parts)}, {"logloss", losses(1)}};
+    }
+    case Objective::multiclass:
+      return {{"logloss", losses(classes)}};
+    case Objective::regression:
+      return {{"mae", mean_of(labels.size(), [&](std::size_t i) {
+                 return std::abs(double{theirs[i]} - labels[i]) - std::abs(double{ours[i]} - labels[i]);
+               })}};
+    case Objective::ranking:
+      break;
+  }
+  return {};
+}
+
+// The mean square over bins less what chance adds to it (Kumar, Liang and Ma, "Verified uncertainty calibration",
+// 2019), so that a model that is right has an error of about 0 however few rows there are.
+Score calibration_error(std::span<const float> predictions, std::span<const float> labels, std::size_t bins) {
+  const auto curve = calibration_curve(predictions, labels, bins);
+  const auto many = static_cast<double>(curve.x.size());
+  if (curve.x.empty() || labels.size() < 2 * bins) return {kNan, kNan, kNan};
+  const double rows = static_cast<double>(labels.size()) / many;
+  double squares = 0, variance = 0;
+  for (std::size_t i = 0; i < curve.x.size(); ++i) {
+    const double off = curve.y[i] - curve.x[i], noise = curve.y[i] * (1 - curve.y[i]) / (rows - 1);
+    squares += off * off - noise;
+    variance += 2 * noise * noise + 4 * noise * off * off;
+  }
+  const auto root = [](double square) { return std::sqrt(std::max(0.0, square)); };
+  const double mean = squares / many, error = kTwoSided95 * std::sqrt(variance) / many;
+  return {root(mean), root(mean - error), root(mean + error)};
 }
 
 bool higher_is_better(std::string_view metric) { return metric == "auc" || metric == "accuracy" || metric == "ndcg"; }

@@ -42,6 +42,10 @@ Curve precision_recall_curve(std::span<const float> predictions, std::span<const
 // Share of positives (y) where the model said x, in bins of equally many rows.
 Curve calibration_curve(std::span<const float> predictions, std::span<const float> labels, std::size_t bins = 10);
 
+// How far what the model says is from what happens: the root of the mean square over bins of equally many rows, less
+// what chance adds. NaN with fewer than two rows a bin.
+Score calibration_error(std::span<const float> predictions, std::span<const float> labels, std::size_t bins = 10);
+
 struct Named {
   std::string name;
   Score score;
@@ -49,6 +53,10 @@ struct Named {
 // Everything that is said of predictions; the first is what decides unless another is asked for.
 std::vector<Named> scores(Objective objective, std::span<const float> predictions, std::span<const float> labels,
                           std::size_t classes, std::span<const float> groups = {});
+// How much better `ours` are than `theirs` on the same rows, positive where they are, with the interval of the
+// difference: much narrower than those of the two. None of a ranking.
+std::vector<Named> gains(Objective objective, std::span<const float> ours, std::span<const float> theirs,
+                         std::span<const float> labels, std::size_t classes);
 bool higher_is_better(std::string_view metric);
 
 }  // namespace falaj::train

@@ -96,5 +96,43 @@ TEST(Score, Curves) {
   for (std::size_t i = 0; i < calibration.x.size(); ++i) EXPECT_NEAR(calibration.x[i], calibration.y[i], 0.06);
 }
 
+TEST(Score, CalibrationIsNotBlamedForChance) {
+  sys::SimRandom random(7);
+  const auto uniform = [&] { return static_cast<float>(random.below(1 << 20)) / (1 << 20); };
+  std::vector<float> said, twice, was;
+  for (int i = 0; i < 2000; ++i) {
+    said.push_back(0.05F + 0.4F * uniform());
+    twice.push_back(std::min(1.0F, 2 * said.back()));
+    was.push_back(uniform() < said.back() ? 1.0F : 0.0F);
+  }
+  const auto right = calibration_error(said, was), wrong = calibration_error(twice, was);
+  EXPECT_LT(right.value, 0.03);
+  EXPECT_EQ(right.low, 0);
+  EXPECT_NEAR(wrong.value, 0.28, 0.04);
+  EXPECT_GT(wrong.low, 0.2);
+  EXPECT_LT(wrong.high, 0.36);
+  EXPECT_TRUE(std::isnan(calibration_error({}, {}).value));
+}
+
+TEST(Score, GainsOnTheSameRowsAreSurerThanTwoScores) {
+  const auto s = sample(3000, 5);
+  std::vector<float> blurred = s.predictions;
+  sys::SimRandom random(6);
+  for (auto& p : blurred) p = std::clamp(p + 0.1F * (static_cast<float>(random.below(2001)) / 1000 - 1), 0.01F, 0.99F);
+  const auto gain = gains(Objective::binary, s.predictions, blurred, s.labels, 1);
+  ASSERT_EQ(gain.size(), 2u);
+  const auto ours = roc_auc(s.predictions, s.labels), theirs = roc_auc(blurred, s.labels);
+  EXPECT_EQ(gain[0].name, "auc");
+  EXPECT_NEAR(gain[0].score.value, ours.value - theirs.value, 1e-12);
+  EXPECT_LT(gain[0].score.high - gain[0].score.low, (ours.high - ours.low) / 2);
+  EXPECT_NEAR(gain[1].score.value, log_loss(blurred, s.labels, 1).value - log_loss(s.predictions, s.labels, 1).value,
+              1e-9);
+  const auto none = gains(Objective::binary, s.predictions, s.predictions, s.labels, 1);
+  EXPECT_EQ(none[0].score.low, 0);
+  EXPECT_EQ(none[0].score.high, 0);
+  const std::vector<float> near{1, 2}, far{3, 2}, truth{1, 2};
+  EXPECT_DOUBLE_EQ(gains(Objective::regression, near, far, truth, 1)[0].score.value, 1);
+}
+
 }  // namespace
 }  // namespace falaj::train

@@ -8,8 +8,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <optional>
 
 #include <fmt/format.h>
+
+#include "foundation/sys/power.h"
 
 namespace falaj::train {
 namespace {
@@ -47,6 +52,7 @@ class SystemMetrics::Gpus {
     find(memory_, "nvmlDeviceGetMemoryInfo");
     find(use_, "nvmlDeviceGetUtilizationRates");
     find(power_, "nvmlDeviceGetPowerUsage");
+    energy_ = reinterpret_cast<decltype(energy_)>(::dlsym(library_, "nvmlDeviceGetTotalEnergyConsumption"));
     ready_ = complete_ && init_() == 0;
   }
   ~Gpus() {
@@ -74,6 +80,20 @@ class SystemMetrics::Gpus {
     }
   }
 
+  // Since the driver was loaded; nothing where it does not count.
+  std::optional<double> joules() const {
+    unsigned count = 0;
+    if (!ready_ || !energy_ || count_(&count) != 0) return std::nullopt;
+    std::optional<double> sum;
+    for (unsigned index = 0; index < count; ++index) {
+      void* device = nullptr;
+      unsigned long long millijoules = 0;
+      if (handle_(index, &device) != 0 || energy_(device, &millijoules) != 0) continue;
+      sum = sum.value_or(0) + static_cast<double>(millijoules) / 1e3;
+    }
+    return sum;
+  }
+
  private:
   struct Memory {
     unsigned long long total, free, used;
@@ -95,14 +115,36 @@ class SystemMetrics::Gpus {
   int (*memory_)(void*, Memory*) = nullptr;
   int (*use_)(void*, Use*) = nullptr;
   int (*power_)(void*, unsigned*) = nullptr;
+  int (*energy_)(void*, unsigned long long*) = nullptr;  // of newer drivers
   bool complete_ = true, ready_ = false;
 };
 
-SystemMetrics::SystemMetrics(const sys::Clock& clock, int processors, std::int64_t memory_bytes)
+class SystemMetrics::Energy {
+ public:
+  Energy(const std::string& directory, const Gpus& gpus)
+      : gpus_(gpus), gpus_before_(gpus.joules()), packages_(directory) {}
+
+  // Since this began, of the whole machine; nothing where nobody counts.
+  std::optional<double> joules() {
+    const auto processors = packages_.joules();
+    const auto gpus = gpus_.joules();
+    if (!processors && !gpus) return std::nullopt;
+    return processors.value_or(0) + (gpus ? *gpus - gpus_before_.value_or(*gpus) : 0);
+  }
+
+ private:
+  const Gpus& gpus_;
+  const std::optional<double> gpus_before_;
+  sys::PackageEnergy packages_;
+};
+
+SystemMetrics::SystemMetrics(const sys::Clock& clock, int processors, std::int64_t memory_bytes,
+                             const std::string& power)
     : clock_(clock),
       processors_(std::max(1, processors)),
       memory_bytes_(static_cast<double>(memory_bytes)),
       gpus_(std::make_unique<Gpus>()),
+      energy_(std::make_unique<Energy>(power, *gpus_)),
       at_(clock.now()),
       processor_seconds_(processor_seconds()) {}
 
@@ -118,6 +160,7 @@ std::vector<std::pair<std::string, double>> SystemMetrics::sample() {
   out.emplace_back("system/system_memory_usage_megabytes", resident / kMegabyte);
   out.emplace_back("system/system_memory_usage_percentage", 100 * resident / memory_bytes_);
   gpus_->sample(out);
+  if (const auto joules = energy_->joules()) out.emplace_back("system/energy_joules", *joules);
   at_ = now;
   processor_seconds_ = used;
   return out;

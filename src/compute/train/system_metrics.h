@@ -15,8 +15,9 @@ namespace falaj::train {
 // are asked through the driver's own library where there is one.
 class SystemMetrics {
  public:
-  // Of so many processors and so much memory.
-  SystemMetrics(const sys::Clock& clock, int processors, std::int64_t memory_bytes);
+  // Of so many processors and so much memory. `power`: where the kernel counts what processors take.
+  SystemMetrics(const sys::Clock& clock, int processors, std::int64_t memory_bytes,
+                const std::string& power = "/sys/class/powercap");
   ~SystemMetrics();
 
   // Since the last call, when that was long enough ago; else nothing.
@@ -24,10 +25,12 @@ class SystemMetrics {
 
  private:
   class Gpus;
+  class Energy;
 
   const sys::Clock& clock_;
   const double processors_, memory_bytes_;
   std::unique_ptr<Gpus> gpus_;
+  std::unique_ptr<Energy> energy_;
   sys::Micros at_;
   double processor_seconds_;
 };

@@ -12,9 +12,20 @@
 #include <span>
 #include <string_view>
 
-#include "compute/train/adam.h"
+#include "foundation/base/error.h"
 
 namespace falaj::train {
+
+torch::Device device_of(const recipe::Training& training) {
+  if (training.resources.gpus == 0) return torch::kCPU;
+  if (!torch::cuda::is_available())
+    throw Error(Code::invalid,
+                "resources.gpus: a GPU was asked for, and libtorch finds none here: either it is built for processors "
+                "only, or there is no driver; without resources.gpus it runs on processors");
+  return {torch::kCUDA, 0};
+}
+
+void check_device(const recipe::Training& training) { device_of(training); }
 
 void keep_memory() {
   malloc_trim(0);  // what reading the rows took is not kept
@@ -29,16 +40,22 @@ void release_memory() {
   malloc_trim(0);
 }
 
-Weights::Weights(const Plan& plan, std::uint64_t seed)
-    : flat_(torch::zeros({plan.parameters()})), gradient_(torch::zeros_like(flat_)) {
-  torch::Generator generator = at::detail::createCPUGenerator(seed);
-  std::int64_t at = 0;
+Weights::Weights(const Plan& plan, std::uint64_t seed, torch::Device device)
+    : flat_(torch::zeros({plan.parameters()})) {
+  torch::Generator generator = at::detail::createCPUGenerator(seed);  // the same wherever they then are
   torch::NoGradGuard no_gradient;
+  std::int64_t at = 0;
   for (const auto& weight : plan.weights) {
     auto part = flat_.narrow(0, at, weight.count());
     if (weight.init == Weight::Init::ones) part.fill_(1);
     if (weight.init == Weight::Init::uniform) part.uniform_(-weight.bound, weight.bound, generator);
-    auto leaf = part.view(weight.sizes).variable_data().requires_grad_(weight.learns);
+    at += weight.count();
+  }
+  flat_ = flat_.to(device);
+  gradient_ = torch::zeros_like(flat_);
+  at = 0;
+  for (const auto& weight : plan.weights) {
+    auto leaf = flat_.narrow(0, at, weight.count()).view(weight.sizes).variable_data().requires_grad_(weight.learns);
     if (weight.learns) leaf.mutable_grad() = gradient_.narrow(0, at, weight.count()).view(weight.sizes);
     parts_.push_back(leaf);
     at += weight.count();
@@ -46,8 +63,12 @@ Weights::Weights(const Plan& plan, std::uint64_t seed)
 }
 
 std::vector<std::vector<float>> Weights::values() const {
+  torch::NoGradGuard no_gradient;
   std::vector<std::vector<float>> out;
-  for (const auto& part : parts_) out.emplace_back(part.data_ptr<float>(), part.data_ptr<float>() + part.numel());
+  for (const auto& part : parts_) {
+    const auto here = part.cpu();
+    out.emplace_back(here.data_ptr<float>(), here.data_ptr<float>() + here.numel());
+  }
   return out;
 }
 
@@ -179,20 +200,22 @@ Tensor forward(const Plan& plan, const Weights& weights, const Tensor& numbers, 
 }
 
 Tensor forward_at_precision(const Plan& plan, const Weights& weights, const Inputs& in, const std::string& precision) {
-  const bool low = precision == "bf16";
+  const bool low = precision != "fp32", gpu = weights.device().is_cuda();
+  const auto type = precision == "fp16" ? at::kHalf : at::kBFloat16;
+  const auto enable = [&](bool on) { gpu ? at::autocast::set_enabled(on) : at::autocast::set_cpu_enabled(on); };
   if (low) {
-    at::autocast::set_cpu_enabled(true);
-    at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
+    gpu ? at::autocast::set_autocast_gpu_dtype(type) : at::autocast::set_autocast_cpu_dtype(type);
+    enable(true);
   }
   const auto out = forward(plan, weights, in.numbers, in.ids, true);
   if (low) {
     at::autocast::clear_cache();
-    at::autocast::set_cpu_enabled(false);
+    enable(false);
   }
   return out.to(torch::kFloat32);
 }
 
-Inputs inputs_of(const RowBlock& block, const loader::Layout& layout) {
+Inputs inputs_of(const RowBlock& block, const loader::Layout& layout, torch::Device device) {
   const auto n = static_cast<std::int64_t>(block.rows);
   const auto view = [](const std::vector<float>& values, at::IntArrayRef sizes) {
     return torch::from_blob(const_cast<float*>(values.data()), sizes);
@@ -202,6 +225,7 @@ Inputs inputs_of(const RowBlock& block, const loader::Layout& layout) {
   if (layout.pixels > 0)
     out.numbers = torch::from_blob(const_cast<std::uint8_t*>(block.pixels.data()),
                                    {n, static_cast<std::int64_t>(layout.pixels)}, torch::kUInt8)
+                      .to(device)
                       .to(torch::kFloat32)
                       .div_(255);
   out.ids = torch::from_blob(const_cast<std::int32_t*>(block.ids.data()), {n, static_cast<std::int64_t>(layout.ids)},
@@ -209,6 +233,7 @@ Inputs inputs_of(const RowBlock& block, const loader::Layout& layout) {
   out.labels = view(block.labels, {n});
   out.weights = view(block.weights, {n});
   out.groups = view(block.groups, {n});
+  for (auto* part : {&out.numbers, &out.ids, &out.labels, &out.weights, &out.groups}) *part = part->to(device);
   return out;
 }
 
@@ -236,8 +261,9 @@ class CountedBytes final : public c10::MemoryReportingInfoBase {
 // Each pair of rows of a group of which one has the higher label should have the higher score, too; each group counts
 // alike. The logistic loss of the difference (Burges and others, 2005, "Learning to Rank using Gradient Descent").
 Tensor pairs_loss(const Tensor& scores, const Inputs& rows) {
-  const auto* groups = rows.groups.data_ptr<float>();
-  const auto* labels = rows.labels.data_ptr<float>();
+  const auto groups_here = rows.groups.cpu(), labels_here = rows.labels.cpu();
+  const auto* groups = groups_here.data_ptr<float>();
+  const auto* labels = labels_here.data_ptr<float>();
   const auto n = rows.groups.numel();
   std::vector<std::int64_t> higher, lower;
   std::vector<float> counts;  // of each pair
@@ -259,10 +285,11 @@ Tensor pairs_loss(const Tensor& scores, const Inputs& rows) {
   const auto size = static_cast<std::int64_t>(higher.size());
   // Copies: backward() still needs them.
   const auto index = [&](std::vector<std::int64_t>& of) {
-    return torch::from_blob(of.data(), {size}, torch::kInt64).clone();
+    return torch::from_blob(of.data(), {size}, torch::kInt64).clone().to(scores.device());
   };
   const auto difference = scores.index_select(0, index(higher)) - scores.index_select(0, index(lower));
-  return (torch::softplus(-difference) * torch::from_blob(counts.data(), {size}).clone()).sum() / all;
+  return (torch::softplus(-difference) * torch::from_blob(counts.data(), {size}).clone().to(scores.device())).sum() /
+         all;
 }
 
 }  // namespace
@@ -276,7 +303,8 @@ std::int64_t most_bytes_of(const std::function<void()>& work) {
 
 bool is_out_of_memory(const std::exception& e) {
   return dynamic_cast<const std::bad_alloc*>(&e) ||
-         std::string_view(e.what()).find("t allocate memory") != std::string_view::npos;
+         std::string_view(e.what()).find("t allocate memory") != std::string_view::npos ||
+         std::string_view(e.what()).find("CUDA out of memory") != std::string_view::npos;
 }
 
 Tensor linked(const Tensor& out, Objective objective) {
@@ -300,6 +328,11 @@ Tensor loss_of(const Tensor& out, const Inputs& rows, Objective objective, doubl
   return weight ? sum / *weight : sum / rows.weights.sum();
 }
 
+Tensor scaled(const Tensor& loss, std::int64_t accumulate, const LossScale& scale) {
+  const auto share = accumulate > 1 ? loss / static_cast<double>(accumulate) : loss;
+  return scale.on() ? share * scale.value() : share;
+}
+
 Optimiser::Optimiser(const recipe::Network& network, const Plan& plan, std::int64_t first, std::int64_t count)
     : network_(network),
       first_(torch::zeros({count})),
@@ -310,14 +343,14 @@ Optimiser::Optimiser(const recipe::Network& network, const Plan& plan, std::int6
   decays_ = torch::cat(factors).narrow(0, first, count).clone();
 }
 
-void Optimiser::step(Tensor& weights, Tensor& gradient, double rate, std::optional<double> length) {
+void Optimiser::step(Tensor& weights, Tensor& gradient, double rate, std::optional<double> length, double scale) {
   torch::NoGradGuard no_gradient;
   ++steps_;
-  double scale = 1;
   if (network_.clip > 0) {
-    const double norm = length ? *length : gradient.norm().item<float>();
-    if (norm > network_.clip) scale = network_.clip / norm;
+    const double norm = scale * (length ? *length : gradient.norm().item<float>());
+    if (norm > network_.clip) scale *= network_.clip / norm;
   }
+  for (auto* own : {&first_, &second_, &decays_}) *own = own->to(weights.device());
   if (network_.optimiser == "sgd") {
     if (scale != 1) gradient.mul_(scale);
     if (network_.weight_decay > 0) gradient.addcmul_(weights, decays_, network_.weight_decay);
@@ -331,6 +364,7 @@ void Optimiser::step(Tensor& weights, Tensor& gradient, double rate, std::option
   step.scale = scale;
   step.first_left = 1 - std::pow(kAdamFirst, static_cast<double>(steps_));
   step.second_left = 1 - std::pow(kAdamSecond, static_cast<double>(steps_));
+  if (!weights.is_cpu()) return adam_step(step, weights, gradient, first_, second_, decays_);
   constexpr std::int64_t kAtOnce = 1 << 16;
   at::parallel_for(0, weights.numel(), kAtOnce, [&](std::int64_t first, std::int64_t end) {
     const auto part = [&](Tensor& of) {
@@ -338,6 +372,16 @@ void Optimiser::step(Tensor& weights, Tensor& gradient, double rate, std::option
     };
     adam_step(step, {part(weights), part(gradient), part(first_), part(second_), part(decays_)});
   });
+}
+
+void adam_step(const AdamStep& step, Tensor& weights, const Tensor& gradient, Tensor& first, Tensor& second,
+               const Tensor& decays) {
+  torch::NoGradGuard no_gradient;
+  const auto g = gradient * step.scale;
+  first.mul_(kAdamFirst).add_(g, 1 - kAdamFirst);
+  second.mul_(kAdamSecond).addcmul_(g, g, 1 - kAdamSecond);
+  if (step.decay > 0) weights.addcmul_(weights, decays, -step.rate * step.decay);
+  weights.addcdiv_(first, (second / step.second_left).sqrt_().add_(1e-8), -step.rate / step.first_left);
 }
 
 }  // namespace falaj::train

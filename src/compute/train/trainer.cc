@@ -2,6 +2,7 @@
 #include "compute/train/trainer.h"
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -39,8 +40,18 @@ std::vector<Candidate> candidates_of(const recipe::Training& training, const Pro
                                      std::int64_t memory_bytes, bool gang) {
   const Candidate trees{"xgboost", graph::For::trees}, network{"network", graph::For::network};
   if (training.model == "xgboost") return {trees};
-  if (training.model == "network" || problem.image || gang || !trees_fit(problem, memory_bytes)) return {network};
+  if (training.model == "network" || problem.image || gang || training.resources.gpus > 0 ||
+      !trees_fit(problem, memory_bytes))
+    return {network};
   return {trees, network};  // trees first: on tables they are hard to beat, and quick
+}
+
+// As the name of a metric may hold it.
+std::string metric_word(std::string_view text) {
+  std::string out(text.substr(0, 60));
+  for (auto& c : out)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '.') c = '_';
+  return out.empty() ? "_" : out;
 }
 
 std::vector<float> labels_of(const Packed& rows) {
@@ -84,6 +95,7 @@ class Trainer {
 
   void run() {
     began_ = clock_.now();
+    check_device(training_);
     profile_.enter("look at rows");
     loader::open_rows(room_, places_.rows);
     Rows rows(room_, training_);
@@ -212,13 +224,13 @@ class Trainer {
     result.labels = labels_of(*best.test);
     result.scores = scores(problem.objective, result.predictions, result.labels, problem.outputs(),
                            groups_if_ranked(problem, *best.test));
-    std::vector<std::pair<std::string, double>> told;
+    if (problem.objective == Objective::binary)
+      result.scores.push_back({"calibration_error", calibration_error(result.predictions, result.labels)});
+    Metrics told;
     for (const auto& one : result.scores) {
       journal_.say(
           fmt::format("test {} {:.4f} ({:.4f} to {:.4f})", one.name, one.score.value, one.score.low, one.score.high));
-      told.emplace_back("test_" + one.name, one.score.value);
-      told.emplace_back("test_" + one.name + "_low", one.score.low);
-      told.emplace_back("test_" + one.name + "_high", one.score.high);
+      tell(told, "test_" + one.name, one.score);
     }
     result.importance = best.model->importance();
     if (auto where = profile_.sentence(); !where.empty()) {
@@ -226,7 +238,8 @@ class Trainer {
       notes_.push_back(std::move(where));
     }
     result.notes = notes_;
-    slice(rows, result);
+    slice(rows, result, told);
+    compare(rows, result, told);
 
     profile_.enter("export");
     const auto onnx = export_model(problem, best.transform, *best.model);
@@ -244,22 +257,72 @@ class Trainer {
     // The model last: when it is there, everything is.
     if (training_.profile) outputs_->write_all("profile.json", as_bytes(profile_.chrome()));
     outputs_->write_all("report.html", as_bytes(report_html(problem, result)));
-    outputs_->write_all("model/reference.json", as_bytes(reference_text(rows, result.predictions, result.labels)));
+    outputs_->write_all("model/reference.json",
+                        as_bytes(reference_text(rows, result.predictions, result.labels, training_.reference_rows)));
     outputs_->write_all("model/MLmodel", as_bytes(mlmodel_text(problem, best.transform, places_.run_id)));
     outputs_->write_all("model/model.onnx", onnx);
   }
 
+  using Metrics = std::vector<std::pair<std::string, double>>;
+  static void tell(Metrics& told, const std::string& name, const Score& score) {
+    if (!std::isfinite(score.value)) return;
+    told.emplace_back(name, score.value);
+    told.emplace_back(name + "_low", score.low);
+    told.emplace_back(name + "_high", score.high);
+  }
+
+  // Beside the model that answers now, on the same rows.
+  void compare(Rows& rows, Result& result, Metrics& told) {
+    if (places_.against.empty()) return;
+    const auto& problem = rows.problem();
+    profile_.enter("compare");
+    try {
+      const auto onnx = sys::read_files(places_.against)->read_all("model.onnx", graph::Limits{}.bytes);
+      graph::check(onnx);
+      const auto theirs = predictions_of(infer::Session::open(infer::Runtime::load(places_.runtime), onnx), rows);
+      for (const auto& one : scores(problem.objective, theirs, result.labels, problem.outputs()))
+        tell(told, "test_against_" + one.name, one.score);
+      for (const auto& one : gains(problem.objective, result.predictions, theirs, result.labels, problem.outputs())) {
+        auto text = fmt::format("better than {} on the same rows by {} {:.4f} ({:.4f} to {:.4f})", training_.compare,
+                                one.name, one.score.value, one.score.low, one.score.high);
+        journal_.say(text);
+        result.notes.push_back(std::move(text));
+        tell(told, "test_gain_" + one.name, one.score);
+      }
+    } catch (const Error& e) {  // a gate that asks for the gain then says no
+      journal_.say(fmt::format("cannot be compared with {}: {}", training_.compare, e.what()));
+    }
+  }
+
+  // What decides, and what fairness is about: how often a slice is said to be positive, and how many of its positives
+  // are found.
+  void tell_slice(Metrics& told, const std::string& slice, const Named& decided, std::span<const float> predictions,
+                  std::span<const float> labels, bool binary) const {
+    tell(told, fmt::format("test_{}/{}", decided.name, slice), decided.score);
+    if (!binary) return;
+    std::vector<float> found;
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      if (labels[i] > 0.5F) found.push_back(predictions[i]);
+    const auto yes = [](std::span<const float> of) { return accuracy(of, std::vector<float>(of.size(), 1), 1); };
+    tell(told, "test_said/" + slice, yes(predictions));
+    tell(told, "test_recall/" + slice, yes(found));
+  }
+
   // The metric for each frequent value of the columns that were asked about.
-  void slice(Rows& rows, Result& result) {
+  void slice(Rows& rows, Result& result, Metrics& told) {
     const auto& problem = rows.problem();
     const auto outputs = problem.outputs();
     for (const auto& column : training_.slices) {
       const auto values = rows.values(Part::test, column);
       std::map<std::string, std::vector<std::size_t>> of;
       for (std::size_t i = 0; i < values.size(); ++i) of[values[i]].push_back(i);
-      std::vector<Slice> slices;
-      for (const auto& [value, at] : of) {
-        if (at.size() < kSliceRowsMin) continue;
+      std::vector<std::pair<std::string, std::vector<std::size_t>>> frequent;
+      for (auto& [value, at] : of)
+        if (at.size() >= kSliceRowsMin) frequent.emplace_back(value, std::move(at));
+      std::stable_sort(frequent.begin(), frequent.end(),
+                       [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+      if (frequent.size() > kSlicesMax) frequent.resize(kSlicesMax);
+      for (const auto& [value, at] : frequent) {
         std::vector<float> predictions, labels;
         for (const auto i : at) {
           predictions.insert(predictions.end(), result.predictions.begin() + static_cast<std::ptrdiff_t>(i * outputs),
@@ -267,12 +330,11 @@ class Trainer {
           labels.push_back(result.labels[i]);
         }
         const std::vector<float> together(labels.size(), 0);
-        slices.push_back({column, value, at.size(),
-                          decide(scores(problem.objective, predictions, labels, outputs, together)).score});
+        const auto decided = decide(scores(problem.objective, predictions, labels, outputs, together));
+        tell_slice(told, fmt::format("{}/{}", metric_word(column), metric_word(value)), decided, predictions, labels,
+                   problem.objective == Objective::binary);
+        result.slices.push_back({column, value, at.size(), decided.score});
       }
-      std::sort(slices.begin(), slices.end(), [](const auto& a, const auto& b) { return a.rows > b.rows; });
-      if (slices.size() > kSlicesMax) slices.resize(kSlicesMax);
-      result.slices.insert(result.slices.end(), slices.begin(), slices.end());
     }
   }
 

@@ -21,6 +21,7 @@ struct Places {
   std::string metrics;      // file to which metrics are appended; "" = none
   std::string runtime;      // ONNX Runtime's library
   std::string run_id;
+  std::string against{};  // an ONNX file: a model that the new one is compared with on the test rows; "" = none
 };
 
 struct Options {

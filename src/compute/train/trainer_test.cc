@@ -13,7 +13,9 @@
 #include "foundation/base/error.h"
 #include "foundation/base/json.h"
 #include "foundation/base/testing.h"
+#include "foundation/stats/outcomes.h"
 #include "foundation/stats/quantiles.h"
+#include "foundation/stats/row_sample.h"
 #include "foundation/sys/files.h"
 #include "foundation/sys/testing.h"
 #include "storage/table/workspace.h"
@@ -109,6 +111,21 @@ TEST_F(TrainerTest, BothModelsLearnAndAreExported) {
     EXPECT_EQ(session.outputs().size(), 2U);
     for (const auto* file : {"model/MLmodel", "model/reference.json", "report.html"})
       EXPECT_TRUE(files_->stat(fmt::format("outputs/{}", file))) << file;
+    const auto told = json::parse(as_text(files_->read_all("outputs/model/reference.json", 1 << 24))).at("performance");
+    const auto bytes = from_base64(std::string_view(told.at("outcomes").as_string()));
+    ByteReader in(bytes);
+    const auto outcomes = stats::Outcomes::decode(in);
+    EXPECT_EQ(told.at("task"), "binary");
+    EXPECT_NEAR(1 - outcomes.wrong().mean(), metric("test_accuracy"), 1e-9) << model;
+    EXPECT_NEAR(outcomes.auc()->value, metric("test_auc"), 2e-3) << model;
+    const auto reference = json::parse(as_text(files_->read_all("outputs/model/reference.json", 1 << 24)));
+    EXPECT_EQ(reference.as_object().contains("rows"), training_.reference_rows > 0) << "only where it is asked for";
+    if (training_.reference_rows > 0) {
+      const auto whole = from_base64(std::string_view(reference.at("rows").as_string()));
+      ByteReader rows(whole);
+      EXPECT_EQ(stats::RowSample::decode(rows).count(), 100u);
+    }
+    training_.reference_rows = 100;
   }
 }
 
@@ -129,6 +146,28 @@ TEST_F(TrainerTest, RareClassesCountMoreWhenAsked) {
   const double plain = median(said_yes());
   training_.balance = true;
   EXPECT_GT(median(said_yes()), 2 * plain);
+}
+
+// They are sketched some at a time.
+TEST_F(TrainerTest, AReferenceKnowsEveryOfManyColumns) {
+  std::string columns;
+  for (int i = 0; i < 150; ++i) columns += fmt::format("CAST({} + random() AS FLOAT) AS c{}, ", i, i);
+  write_rows(fmt::format("SELECT {} random() < 0.5 AS late FROM range(600)", columns));
+  training_.model = "xgboost";
+  training_.trees.rounds = 2;
+  training_.slices.clear();
+  run();
+  const auto told = json::parse(as_text(files_->read_all("outputs/model/reference.json", 1 << 26)));
+  const auto& inputs = told.at("inputs").as_object();
+  ASSERT_EQ(inputs.size(), 150U);
+  const auto test_rows = told.at("predictions").at(0).at("rows").to_number<std::int64_t>();
+  for (int i = 0; i < 150; ++i) {
+    const auto& column = inputs.at(fmt::format("c{}", i));
+    EXPECT_EQ(column.at("rows").to_number<std::int64_t>(), test_rows) << i;
+    const auto bytes = from_base64(column.at("quantiles").as_string());
+    ByteReader in(bytes);
+    EXPECT_NEAR(stats::Quantiles::decode(in).quantile(0.5), i + 0.5, 0.3);
+  }
 }
 
 TEST_F(TrainerTest, AutoChoosesTheBetterOne) {
@@ -302,12 +341,73 @@ TEST_F(TrainerTest, WhatIsWrongIsSaidAndNothingIsLeft) {
   }
 }
 
+// What was given a GPU does not run slowly without one.
+TEST_F(TrainerTest, ADeviceThatIsMissingIsSaid) {
+  write_late(500);
+  training_.model = "network";
+  training_.resources.gpus = 1;
+  try {
+    run();
+    GTEST_SKIP() << "there is a GPU here";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::invalid);
+    EXPECT_THAT(e.what(), HasSubstr("resources.gpus: a GPU was asked for, and libtorch finds none here"));
+  }
+  EXPECT_FALSE(files_->stat("outputs/model"));
+}
+
+// One of the three parts would be empty.
+TEST_F(TrainerTest, ASplitThatLeavesNothingIsRefused) {
+  write_rows(
+      "SELECT i AS x, 'one' AS crowd, 'train' AS part, DATE '2026-01-01' AS day, TIMESTAMP '2026-01-01' + "
+      "to_hours(CAST(i AS INTEGER)) AS at, i % 2 = 0 AS late FROM range(100) t(i)");
+  training_.slices.clear();
+  const struct {
+    recipe::Split split;
+    const char* says;
+  } cases[] = {
+      {{"time", "at", "2027-01-01T00:00:00Z"}, "split: leaves no rows to test on"},
+      {{"time", "at", "2025-01-01T00:00:00Z"}, "split: leaves no rows to learn from"},
+      {{"time", "day", ""}, "split: leaves no rows to learn from"},
+      {{"part", "part", ""}, "split: leaves no rows to test on"},
+      {{"group", "crowd", ""}, "split: leaves no rows to"},
+      {{"random", "", "", 0.2, 0}, "split: leaves no rows to decide when to stop"},
+  };
+  for (const auto& one : cases) {
+    training_.split = one.split;
+    try {
+      run();
+      FAIL() << one.says;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::invalid) << one.says;
+      EXPECT_THAT(e.what(), HasSubstr(one.says));
+    }
+    EXPECT_FALSE(files_->stat("outputs/model")) << one.says;
+  }
+}
+
 TEST_F(TrainerTest, BrokenParquetIsRefused) {
   write_late(500);
-  auto bytes = files_->read_all("rows/rows.parquet", 1 << 28);
-  for (const std::size_t cut : {bytes.size() / 2, std::size_t{10}, std::size_t{0}}) {
-    files_->write_all("rows/rows.parquet", BytesView(bytes).first(cut));
-    EXPECT_THROW(run(), Error) << cut;
+  training_.model = "xgboost";
+  const auto whole = files_->read_all("rows/rows.parquet", 1 << 28);
+  auto overwritten = whole;  // its end says that all is well
+  std::fill(overwritten.begin() + 4, overwritten.begin() + static_cast<std::ptrdiff_t>(whole.size() / 2),
+            std::byte{0xA5});
+  auto end_overwritten = whole;
+  std::fill(end_overwritten.end() - 200, end_overwritten.end() - 8, std::byte{0xA5});
+  const Bytes no_parquet = to_bytes("x,late\n1,true\n");
+  const auto cut = [&](std::size_t at) {
+    return Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(at));
+  };
+  for (const auto& bytes : {cut(whole.size() / 2), cut(10), cut(0), overwritten, end_overwritten, no_parquet}) {
+    files_->write_all("rows/rows.parquet", bytes);
+    try {
+      run();
+      FAIL() << bytes.size() << " of " << whole.size() << " bytes were enough";
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("data: the rows cannot be read")) << bytes.size();
+    }
+    EXPECT_FALSE(files_->stat("outputs/model")) << bytes.size();
   }
 }
 

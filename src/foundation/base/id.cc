@@ -10,8 +10,14 @@ constexpr std::size_t kLength = 26;  // 130 bits; the first character holds only
 }  // namespace
 
 std::string format_id(IdBits bits) {
-  std::string out(kLength, '0');
-  auto at = kLength;
+  std::string out;
+  append_id(out, bits);
+  return out;
+}
+
+void append_id(std::string& out, IdBits bits) {
+  out.resize(out.size() + kLength);
+  auto at = out.size();
   const auto put = [&](std::uint64_t word, int digits) {
     for (; digits > 0; --digits, word >>= 5) out[--at] = kAlphabet[word & 31];
   };
@@ -19,7 +25,6 @@ std::string format_id(IdBits bits) {
   put(bits.low, 12);
   put(bits.low >> 60 | bits.high << 4, 12);
   put(bits.high >> 56, 2);
-  return out;
 }
 
 IdBits parse_id(std::string_view text) {

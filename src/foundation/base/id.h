@@ -18,6 +18,7 @@ struct IdBits {
   friend auto operator<=>(const IdBits&, const IdBits&) = default;
 };
 std::string format_id(IdBits bits);
+void append_id(std::string& out, IdBits bits);
 IdBits parse_id(std::string_view text);  // throws invalid
 
 // A typed id, so that place(node, job) does not compile when place(job, node) is meant.

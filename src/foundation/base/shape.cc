@@ -121,38 +121,6 @@ void decode_one(std::string& out, const json::value& in, const Bounds& bounds, c
   }
 }
 
-const json::object* expect_object(const json::value& in, const std::string& path, Faults& faults) {
-  const auto* object = in.if_object();
-  if (!object) wrong_kind("a map", in, path, faults);
-  return object;
-}
-
-const json::array* expect_array(const json::value& in, const Bounds& bounds, const std::string& path, Faults& faults) {
-  const auto* array = in.if_array();
-  if (!array)
-    wrong_kind("a list", in, path, faults);
-  else
-    expect_entries(array->size(), bounds, path, faults);
-  return array;
-}
-
-void expect_entries(std::size_t count, const Bounds& bounds, const std::string& path, Faults& faults) {
-  const auto low = bounds.low.value_or(0), high = bounds.high.value_or(kEntriesMax);
-  if (static_cast<std::int64_t>(count) < low || static_cast<std::int64_t>(count) > high)
-    faults.push_back({path, fmt::format("must have {} to {} entries, not {}", low, high, count)});
-}
-
-void refuse_unknown(const json::object& in, std::span<const std::string_view> known, const std::string& path,
-                    Faults& faults) {
-  for (const auto& member : in) {
-    const std::string_view key = member.key();
-    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    const auto meant = nearest(key, known);
-    faults.push_back({below(path, key), meant ? fmt::format("unknown field; did you mean '{}'?", *meant)
-                                              : fmt::format("unknown field; allowed: {}", fmt::join(known, ", "))});
-  }
-}
-
 json::object bounded(json::object schema, const Bounds& bounds, std::string_view help, std::string_view type) {
   if (!type.empty()) schema["type"] = type;
   if (!help.empty()) schema["description"] = help;
@@ -172,6 +140,208 @@ json::object bounded(json::object schema, const Bounds& bounds, std::string_view
   if (!bounds.one_of.empty() && type == "string")
     schema["enum"] = json::array(bounds.one_of.begin(), bounds.one_of.end());
   return schema;
+}
+
+namespace {
+
+const json::object* expect_object(const json::value& in, const std::string& path, Faults& faults) {
+  const auto* object = in.if_object();
+  if (!object) wrong_kind("a map", in, path, faults);
+  return object;
+}
+
+void expect_entries(std::size_t count, const Bounds& bounds, const std::string& path, Faults& faults) {
+  const auto low = bounds.low.value_or(0), high = bounds.high.value_or(kEntriesMax);
+  if (static_cast<std::int64_t>(count) < low || static_cast<std::int64_t>(count) > high)
+    faults.push_back({path, fmt::format("must have {} to {} entries, not {}", low, high, count)});
+}
+
+const json::array* expect_array(const json::value& in, const Bounds& bounds, const std::string& path, Faults& faults) {
+  const auto* array = in.if_array();
+  if (!array)
+    wrong_kind("a list", in, path, faults);
+  else
+    expect_entries(array->size(), bounds, path, faults);
+  return array;
+}
+
+void refuse_unknown(const json::object& in, const Fields& fields, const std::string& path, Faults& faults) {
+  std::vector<std::string_view> known;
+  for (const auto& field : fields) known.push_back(field.name);
+  for (const auto& member : in) {
+    const std::string_view key = member.key();
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    const auto meant = nearest(key, known);
+    faults.push_back({below(path, key), meant ? fmt::format("unknown field; did you mean '{}'?", *meant)
+                                              : fmt::format("unknown field; allowed: {}", fmt::join(known, ", "))});
+  }
+}
+
+// Bounds of a list hold for its length; its entries keep the rules about their own text.
+Bounds of_entries(Bounds bounds) {
+  bounds.low = bounds.high = std::nullopt;
+  return bounds;
+}
+
+void decode_list(const Type& type, void* out, const json::value& in, const Bounds& bounds, const std::string& path,
+                 Faults& faults) {
+  const auto* array = expect_array(in, bounds, path, faults);
+  if (!array) return;
+  type.clear(out, array->size());
+  std::size_t index = 0;
+  for (const auto& item : *array)
+    decode(*type.inner, type.add(out, {}), item, of_entries(bounds), below(path, index++), faults);
+}
+
+void decode_map(const Type& type, void* out, const json::value& in, const Bounds& bounds, const std::string& path,
+                Faults& faults) {
+  const auto* object = expect_object(in, path, faults);
+  if (!object) return;
+  expect_entries(object->size(), bounds, path, faults);
+  type.clear(out, object->size());
+  for (const auto& [key, item] : *object)
+    decode(*type.inner, type.add(out, key), item, of_entries(bounds), below(path, key), faults);
+}
+
+void decode_structure(const Type& type, void* out, const json::value& in, const std::string& path, Faults& faults) {
+  const auto* object = expect_object(in, path, faults);
+  if (!object) return;
+  const auto& fields = type.fields();
+  refuse_unknown(*object, fields, path, faults);
+  for (const auto& field : fields) {
+    if (const auto* value = object->if_contains(field.name))
+      decode(*field.type, member_of(out, field), *value, field.bounds, below(path, field.name), faults);
+    else if (field.bounds.required)
+      faults.push_back({below(path, field.name), "required, but missing"});
+  }
+}
+
+json::object schema_of_structure(const Type& type, std::string_view help, json::object& definitions) {
+  const auto name = type.name();
+  if (!definitions.contains(name)) {
+    definitions[name] = nullptr;  // a struct that holds itself refers to what is being made
+    json::object properties;
+    json::array required;
+    for (const auto& field : type.fields()) {
+      properties[field.name] = schema(*field.type, field.bounds, field.help, definitions);
+      if (field.bounds.required) required.emplace_back(field.name);
+    }
+    json::object made{{"type", "object"}, {"properties", std::move(properties)}, {"additionalProperties", false}};
+    if (!required.empty()) made["required"] = std::move(required);
+    definitions[name] = std::move(made);
+  }
+  json::object out{{"$ref", fmt::format("#/components/schemas/{}", name)}};
+  if (!help.empty()) out["description"] = help;
+  return out;
+}
+
+}  // namespace
+
+Fields checked(Fields fields, const std::type_info& owner) {
+  for (const auto& field : fields)
+    CHECK(*field.owner == owner, "a field is of the struct it describes: a base's is told by field<T>()");
+  return fields;
+}
+
+void decode(const Type& type, void* out, const json::value& in, const Bounds& bounds, const std::string& path,
+            Faults& faults) {
+  switch (type.kind) {
+    case Type::Kind::boolean:
+      return decode_one(*static_cast<bool*>(out), in, bounds, path, faults);
+    case Type::Kind::whole:
+      return decode_one(*static_cast<std::int64_t*>(out), in, bounds, path, faults);
+    case Type::Kind::real:
+      return decode_one(*static_cast<double*>(out), in, bounds, path, faults);
+    case Type::Kind::text:
+      return decode_one(*static_cast<std::string*>(out), in, bounds, path, faults);
+    case Type::Kind::any:
+      *static_cast<json::value*>(out) = in;
+      return;
+    case Type::Kind::own:
+      return type.decode(out, in, bounds, path, faults);
+    case Type::Kind::optional:
+      type.clear(out, 0);
+      if (!in.is_null()) decode(*type.inner, type.add(out, {}), in, bounds, path, faults);
+      return;
+    case Type::Kind::list:
+      return decode_list(type, out, in, bounds, path, faults);
+    case Type::Kind::map:
+      return decode_map(type, out, in, bounds, path, faults);
+    case Type::Kind::structure:
+      return decode_structure(type, out, in, path, faults);
+  }
+}
+
+json::value encode(const Type& type, const void* value) {
+  switch (type.kind) {
+    case Type::Kind::boolean:
+      return *static_cast<const bool*>(value);
+    case Type::Kind::whole:
+      return *static_cast<const std::int64_t*>(value);
+    case Type::Kind::real:
+      return *static_cast<const double*>(value);
+    case Type::Kind::text:
+      return json::value(*static_cast<const std::string*>(value));
+    case Type::Kind::any:
+      return *static_cast<const json::value*>(value);
+    case Type::Kind::own:
+      return type.encode(value);
+    case Type::Kind::optional: {
+      json::value out;
+      type.each(value, [&](std::string_view, const void* item) { out = encode(*type.inner, item); });
+      return out;
+    }
+    case Type::Kind::list: {
+      json::array out;
+      type.each(value, [&](std::string_view, const void* item) { out.push_back(encode(*type.inner, item)); });
+      return out;
+    }
+    case Type::Kind::map: {
+      json::object out;
+      type.each(value, [&](std::string_view key, const void* item) { out[key] = encode(*type.inner, item); });
+      return out;
+    }
+    case Type::Kind::structure: {
+      json::object out;
+      for (const auto& field : type.fields()) {
+        const void* member = member_of(value, field);
+        if (field.type->kind == Type::Kind::optional)
+          field.type->each(
+              member, [&](std::string_view, const void* item) { out[field.name] = encode(*field.type->inner, item); });
+        else
+          out[field.name] = encode(*field.type, member);
+      }
+      return out;
+    }
+  }
+  return nullptr;
+}
+
+json::object schema(const Type& type, const Bounds& bounds, std::string_view help, json::object& definitions) {
+  switch (type.kind) {
+    case Type::Kind::boolean:
+      return bounded({}, bounds, help, "boolean");
+    case Type::Kind::whole:
+      return bounded({}, bounds, help, "integer");
+    case Type::Kind::real:
+      return bounded({}, bounds, help, "number");
+    case Type::Kind::text:
+      return bounded({}, bounds, help, "string");
+    case Type::Kind::any:
+      return bounded({}, bounds, help, "");
+    case Type::Kind::own:
+      return type.schema(bounds, help, definitions);
+    case Type::Kind::optional:
+      return schema(*type.inner, bounds, help, definitions);
+    case Type::Kind::list:
+      return bounded({{"items", schema(*type.inner, of_entries(bounds), "", definitions)}}, bounds, help, "array");
+    case Type::Kind::map:
+      return bounded({{"additionalProperties", schema(*type.inner, of_entries(bounds), "", definitions)}}, bounds, help,
+                     "object");
+    case Type::Kind::structure:
+      return schema_of_structure(type, help, definitions);
+  }
+  return {};
 }
 
 }  // namespace falaj::shape

@@ -23,26 +23,76 @@ struct Outer {
   std::string mode = "a";
 };
 constexpr std::string_view kModes[] = {"a", "b"};
+
+struct First {
+  std::int64_t one = 0;
+};
+struct Second {
+  std::string two;
+};
+struct Both : First, Second {};
+struct Wrong : First, Second {};
+struct Tree {
+  std::string name;
+  std::vector<Tree> below;
+};
 }  // namespace
 
 template <>
 struct Shape<Inner> {
   static constexpr std::string_view name = "Inner";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &Inner::name, "Its name.").required().text({is_name, kNameRule}),
-                      field("tags", &Inner::tags, "Words.").length(0, 2));
+  static Fields fields() {
+    return {field("name", &Inner::name, "Its name.").required().text({is_name, kNameRule}),
+            field("tags", &Inner::tags, "Words.").length(0, 2)};
+  }
 };
 template <>
 struct Shape<Outer> {
   static constexpr std::string_view name = "Outer";
-  static constexpr auto fields = std::make_tuple(
-      field("wait", &Outer::wait_us, "Wait.").duration().range(1, 60'000'000),
-      field("size", &Outer::size, "Size.").bytes(), field("share", &Outer::share, "Share.").range(0, 1),
-      field("on", &Outer::on, "On."), field("most", &Outer::most, "Most."), field("inner", &Outer::inner, "Parts."),
-      field("labels", &Outer::labels, "Labels."), field("mode", &Outer::mode, "Mode.").one_of(kModes));
+  static Fields fields() {
+    return {field("wait", &Outer::wait_us, "Wait.").duration().range(1, 60'000'000),
+            field("size", &Outer::size, "Size.").bytes(),
+            field("share", &Outer::share, "Share.").range(0, 1),
+            field("on", &Outer::on, "On."),
+            field("most", &Outer::most, "Most."),
+            field("inner", &Outer::inner, "Parts."),
+            field("labels", &Outer::labels, "Labels."),
+            field("mode", &Outer::mode, "Mode.").one_of(kModes)};
+  }
+};
+template <>
+struct Shape<Both> {
+  static constexpr std::string_view name = "Both";
+  static Fields fields() { return {field<Both>("one", &Both::one, ""), field<Both>("two", &Both::two, "")}; }
+};
+template <>
+struct Shape<Wrong> {
+  static constexpr std::string_view name = "Wrong";
+  static Fields fields() { return {field("two", &Wrong::two, "")}; }
+};
+template <>
+struct Shape<Tree> {
+  static constexpr std::string_view name = "Tree";
+  static Fields fields() { return {field("name", &Tree::name, "").required(), field("below", &Tree::below, "")}; }
 };
 
 namespace {
+
+TEST(Shape, MembersOfBasesAreWhereTheyAre) {
+  const auto both = decode<Both>(parse_json(R"({"one":1,"two":"2"})"), "reading");
+  EXPECT_EQ(both.one, 1);
+  EXPECT_EQ(both.two, "2");
+  EXPECT_EQ(canonical(encode(both)), R"({"one":1,"two":"2"})");
+  EXPECT_DEATH(decode<Wrong>(json::object{}, "reading"), "a base's is told by field<T>");
+}
+
+TEST(Shape, AStructMayHoldItself) {
+  const auto text = R"({"below":[{"below":[],"name":"b"},{"below":[{"below":[],"name":"d"}],"name":"c"}],"name":"a"})";
+  EXPECT_EQ(canonical(encode(decode<Tree>(parse_json(text), "reading"))), text);
+  json::object definitions;
+  schema_of<Tree>(definitions);
+  EXPECT_EQ(definitions.at("Tree").at("properties").at("below").at("items").at("$ref"), "#/components/schemas/Tree");
+}
 
 TEST(Shape, DecodesAndEncodesWhatItDescribes) {
   const auto v = parse_json(R"({"wait":"30s","size":"1KiB","share":1,"on":true,"inner":[{"name":"x","tags":["t"]}],

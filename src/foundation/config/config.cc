@@ -17,6 +17,23 @@ namespace {
 constexpr std::string_view kPrefix = "FALAJ_";
 constexpr std::string_view kSecretRule = "must be a reference file:PATH or env:NAME; a secret itself never stands here";
 
+Kind kind_of(const shape::Type& type) {
+  switch (type.kind) {
+    case shape::Type::Kind::boolean:
+      return Kind::boolean;
+    case shape::Type::Kind::whole:
+      return Kind::whole;
+    case shape::Type::Kind::real:
+      return Kind::real;
+    case shape::Type::Kind::text:
+      return Kind::text;
+    case shape::Type::Kind::optional:
+      return kind_of(*type.inner);
+    default:
+      return Kind::structure;
+  }
+}
+
 const Setting* find(const std::vector<Setting>& settings, std::string_view key) {
   const auto it = std::find_if(settings.begin(), settings.end(), [&](const Setting& s) { return s.key == key; });
   return it == settings.end() ? nullptr : &*it;
@@ -244,6 +261,18 @@ std::vector<Row> rows(const std::vector<Setting>& settings, const json::value& l
                    setting.allowed()});
   }
   return out;
+}
+
+void add_settings(const Fields& fields, const void* standard, const std::string& path, std::vector<Setting>& out) {
+  for (const auto& field : fields) {
+    auto key = shape::below(path, field.name);
+    const void* member = shape::member_of(standard, field);
+    if (field.type->kind == shape::Type::Kind::structure)
+      add_settings(field.type->fields(), member, key, out);
+    else
+      out.push_back(
+          {std::move(key), field.help, field.bounds, kind_of(*field.type), shape::encode(*field.type, member)});
+  }
 }
 
 void require_distinct_variables(const std::vector<Setting>& settings) {

@@ -68,33 +68,13 @@ void refuse_faults(const std::vector<Setting>& settings, Merged merged, Faults d
 std::vector<Row> rows(const std::vector<Setting>& settings, const json::value& loaded, const Merged& merged);
 void require_distinct_variables(const std::vector<Setting>& settings);
 
-template <class M>
-constexpr Kind kind_of() {
-  if constexpr (std::is_same_v<M, bool>) return Kind::boolean;
-  if constexpr (std::is_same_v<M, std::int64_t>) return Kind::whole;
-  if constexpr (std::is_same_v<M, double>) return Kind::real;
-  if constexpr (std::is_same_v<M, std::string>) return Kind::text;
-  if constexpr (shape::IsOptional<M>::value) return kind_of<typename M::value_type>();
-  return Kind::structure;
-}
-
-template <Described T>
-void add_settings(const T& standard, const std::string& path, std::vector<Setting>& out) {
-  const auto add = [&](const auto& f) {
-    using Member = std::remove_cvref_t<decltype(standard.*f.member)>;
-    std::string key = shape::below(path, f.name);
-    if constexpr (Described<Member>)
-      add_settings(standard.*f.member, key, out);
-    else
-      out.push_back({std::move(key), f.help, f.bounds, kind_of<Member>(), encode(standard.*f.member)});
-  };
-  std::apply([&](const auto&... fields) { (add(fields), ...); }, Shape<T>::fields);
-}
+void add_settings(const Fields& fields, const void* standard, const std::string& path, std::vector<Setting>& out);
 
 template <Described T>
 std::vector<Setting> settings_of() {
   std::vector<Setting> out;
-  add_settings(T{}, "", out);
+  const T standard{};
+  add_settings(shape::fields_of<T>(), &standard, "", out);
   require_distinct_variables(out);
   return out;
 }

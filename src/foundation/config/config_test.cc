@@ -36,29 +36,34 @@ template <>
 struct Shape<config::Http> {
   using T = config::Http;
   static constexpr std::string_view name = "Http";
-  static constexpr auto fields = std::make_tuple(field("host", &T::host, "Where it listens."),
-                                                 field("port", &T::port, "The port.").range(0, 65535),
-                                                 field("tls", &T::tls, "Whether it speaks TLS."));
+  static Fields fields() {
+    return {field("host", &T::host, "Where it listens."), field("port", &T::port, "The port.").range(0, 65535),
+            field("tls", &T::tls, "Whether it speaks TLS.")};
+  }
 };
 template <>
 struct Shape<config::Limits> {
   using T = config::Limits;
   static constexpr std::string_view name = "Limits";
-  static constexpr auto fields =
-      std::make_tuple(field("body_bytes", &T::body_bytes, "Largest body.").bytes().range(1024, 1 << 30),
-                      field("idle", &T::idle_us, "Longest silence.").duration().range(1'000, 3'600'000'000),
-                      field("ratio", &T::ratio, "A ratio."), field("zones", &T::zones, "The zones.").length(1, 3));
+  static Fields fields() {
+    return {field("body_bytes", &T::body_bytes, "Largest body.").bytes().range(1024, 1 << 30),
+            field("idle", &T::idle_us, "Longest silence.").duration().range(1'000, 3'600'000'000),
+            field("ratio", &T::ratio, "A ratio."), field("zones", &T::zones, "The zones.").length(1, 3)};
+  }
 };
 constexpr std::string_view kLevels[] = {"debug", "info", "warn"};
 template <>
 struct Shape<config::Whole> {
   using T = config::Whole;
   static constexpr std::string_view name = "Whole";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &T::name, "What it is called.").required().text({is_name, kNameRule}),
-                      field("level", &T::level, "What is logged.").one_of(kLevels), field("http", &T::http, ""),
-                      field("limits", &T::limits, ""), field("root_key", &T::root_key, "The root key.").secret(),
-                      field("motto", &T::motto, "Shown to people."));
+  static Fields fields() {
+    return {field("name", &T::name, "What it is called.").required().text({is_name, kNameRule}),
+            field("level", &T::level, "What is logged.").one_of(kLevels),
+            field("http", &T::http, ""),
+            field("limits", &T::limits, ""),
+            field("root_key", &T::root_key, "The root key.").secret(),
+            field("motto", &T::motto, "Shown to people.")};
+  }
   static void check(const T& t, Faults& faults) {
     if (t.http.host != "127.0.0.1" && !t.http.tls)
       faults.push_back({"http.tls", "must be true when listening beyond loopback"});

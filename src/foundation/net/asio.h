@@ -48,13 +48,15 @@ class Signal {
     timer_.cancel();
   }
   Task<void> wait() {
-    error_code ignored;  // always "cancelled": that is how the timer is told to fire
-    while (!fired_) co_await timer_.async_wait(asio::redirect_error(kAwait, ignored));
+    while (!fired_) co_await wait_for_next();
     fired_ = false;
   }
+  // What was fired before does not count: for those who look by themselves, on the thread that fires.
+  Task<void> wait_for_next() { return timer_.async_wait(asio::redirect_error(kAwait, ignored_)); }
 
  private:
   Timer timer_;
+  error_code ignored_;  // always "cancelled": that is how the timer is told to fire
   bool fired_ = false;
 };
 

@@ -47,6 +47,7 @@ class Headers {
   void set(std::string_view name, std::string_view value);            // in place of every other of that name
   std::optional<std::string_view> find(std::string_view name) const;  // the first
   void clear() { text_.clear(), places_.clear(); }
+  void reserve(std::size_t fields, std::size_t bytes) { places_.reserve(fields), text_.reserve(bytes); }
   std::size_t size() const { return places_.size(); }
   Iterator begin() const { return {this, 0}; }
   Iterator end() const { return {this, places_.size()}; }
@@ -148,7 +149,7 @@ class Loop {
 
 // Answers a request that was begun. Called once, on the thread of its loop; perhaps before `begin` returns.
 struct Response;
-using Reply = std::function<void(Response)>;
+using Reply = std::function<void(Response&&)>;
 
 // What is to happen with a request, decided from its head before a byte of the body is read.
 struct Admission {

@@ -16,6 +16,7 @@
 #include <csignal>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -256,8 +257,11 @@ class Offering {
 
  private:
   std::int64_t now_us() const { return clock_.now().count(); }
-  bool is_open_loop() const { return load_.per_second > 0; }
-  std::int64_t next_due_us() const { return begin_us_ + due_us(load_.per_second, next_); }
+  bool is_open_loop() const { return load_.per_second > 0 || !load_.due_us.empty(); }
+  std::int64_t next_due_us() const {
+    if (load_.due_us.empty()) return begin_us_ + due_us(load_.per_second, next_);
+    return next_ < load_.due_us.size() ? begin_us_ + load_.due_us[next_] : std::numeric_limits<std::int64_t>::max();
+  }
 
   // Until the next is due. What is due already waits for a connection, whose answer ends the wait.
   std::int64_t wait_us(std::int64_t now) const {

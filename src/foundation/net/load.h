@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,8 @@ struct Load {
   double seconds = 1;
   std::size_t connections = 32;
   std::int64_t answer_wait_us = 10'000'000;  // later answers are given up, with their connections
+  // Instead of a rate: when each request is due, in microseconds after the first moment, ascending. `seconds` ends it.
+  std::span<const std::int64_t> due_us = {};
 };
 
 // When a request of that number is due, in microseconds after the first. Requires: per_second > 0.

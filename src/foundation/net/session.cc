@@ -258,7 +258,9 @@ Task<Session::Next> Session::answer(Admission& admission) {
   if (!body_.ended) co_await collect_body(later ? body_.bytes_max + 1 : kPieceBytes);
   if (body_.trouble == Trouble::none) {
     if (later) {
-      co_await run_later(admission);
+      begin_later(admission);
+      while (!replied_) co_await signal_.wait_for_next();
+      compress(head_, response_);
     } else if (!body_.ended) {
       co_await run_streaming(admission);
     } else {
@@ -402,21 +404,19 @@ Task<void> Session::run_streaming(const Admission& admission) {
   pipe_.reset();
 }
 
-Task<void> Session::run_later(const Admission& admission) {
-  bool done = false;
-  const auto reply = [&](Response response) {
+void Session::begin_later(const Admission& admission) noexcept {
+  replied_ = false;
+  const auto reply = [this](Response&& response) {
     response_ = std::move(response);
-    done = true;
+    replied_ = true;
     signal_.fire();
   };
   try {
     admission.begin(head_, body_text_, home_, reply);
   } catch (const std::exception& error) {
     log::error("handler_failed", {{"path", head_.path}, {"what", error.what()}});
-    if (!done) reply(refusal(500, Code::internal, "internal error"));
+    if (!replied_) reply(refusal(500, Code::internal, "internal error"));
   }
-  while (!done) co_await signal_.wait();
-  compress(head_, response_);
 }
 
 void Session::fail_pipe() {

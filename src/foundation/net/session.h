@@ -126,7 +126,6 @@ class Session {
   Task<void> collect_body(std::uint64_t most);
   Task<void> run_on_worker(WorkerPool& pool, const Admission& admission, BodyReader& body);
   Task<void> run_streaming(const Admission& admission);
-  Task<void> run_later(const Admission& admission);
   Task<Next> respond();
   Task<bool> send(std::string_view first, std::string_view second = {});
   Task<bool> send_stream(StreamBody& body);
@@ -135,6 +134,7 @@ class Session {
 
   Next finish(int status, Next next);
   Admission admit() noexcept;
+  void begin_later(const Admission& admission) noexcept;
   Response call(const Admission& admission, BodyReader& body) noexcept;
   Response refusal(int status, Code code, std::string_view why);
   Response trouble_response();
@@ -153,6 +153,7 @@ class Session {
   bool idle_ = false;
   bool killed_ = false;
   bool cancel_read_on_wake_ = false;
+  bool replied_ = false;  // to a request that is answered later
 
   Inbox inbox_;
   HeadScanner scanner_;

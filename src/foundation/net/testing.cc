@@ -223,11 +223,11 @@ Throughput measure_requests(std::uint16_t port, std::string_view request, const 
   return measure_requests(port, std::vector<std::string>{std::string(request)}, clock);
 }
 
-Throughput measure_requests(std::uint16_t port, const std::vector<std::string>& in_turn, const sys::Clock& clock) {
+Throughput measure_requests(std::uint16_t port, const std::vector<std::string>& in_turn, const sys::Clock& clock,
+                            std::int64_t for_us) {
   std::size_t turn = 0;
   const auto next = [&]() -> const std::string& { return in_turn[turn++ % in_turn.size()]; };
   constexpr int kConnections = 32;
-  constexpr std::int64_t kRoundUs = 500'000;
   // All answers are as long as the first, so the client need not parse: it is never the slower side.
   std::vector<RawConnection> connections;
   std::vector<std::size_t> left(kConnections);
@@ -255,7 +255,7 @@ Throughput measure_requests(std::uint16_t port, const std::vector<std::string>& 
   std::uint64_t answers = 0;
   std::array<epoll_event, kConnections> ready{};
   std::array<char, 4096> piece{};
-  while ((clock.now() - start).count() < kRoundUs) {
+  while ((clock.now() - start).count() < for_us) {
     const int n = ::epoll_wait(poll, ready.data(), kConnections, 1000);
     for (int k = 0; k < n; ++k) {
       const auto i = ready[static_cast<std::size_t>(k)].data.u32;
@@ -271,7 +271,8 @@ Throughput measure_requests(std::uint16_t port, const std::vector<std::string>& 
   const auto seconds = static_cast<double>((clock.now() - start).count()) / 1e6;
   const double cpu_seconds = cpu_seconds_of_others() - cpu_before;
   ::close(poll);
-  return {static_cast<double>(answers) / seconds, static_cast<double>(answers) / cpu_seconds};
+  const auto count = static_cast<double>(answers);
+  return {count / seconds, count / cpu_seconds, count, cpu_seconds};
 }
 
 }  // namespace falaj::net

@@ -87,13 +87,14 @@ class BareBeast {
   std::unique_ptr<Rep> rep_;
 };
 
-// Keeps `request` under way on each of 32 connections for half a second. By time, which other programs on the machine
+// Keeps `request` under way on each of 32 connections for a while. By time, which other programs on the machine
 // stretch, and by the processor time of every thread of this process but the caller's, which they hardly do.
 // Requires: the server is in this process and answers with the same number of bytes each time.
 struct Throughput {
-  double per_second, per_cpu_second;
+  double per_second, per_cpu_second, answers, cpu_seconds;
 };
 Throughput measure_requests(std::uint16_t port, std::string_view request, const sys::Clock& clock);
-Throughput measure_requests(std::uint16_t port, const std::vector<std::string>& in_turn, const sys::Clock& clock);
+Throughput measure_requests(std::uint16_t port, const std::vector<std::string>& in_turn, const sys::Clock& clock,
+                            std::int64_t for_us = 500'000);
 
 }  // namespace falaj::net

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 
 #include "foundation/base/error.h"
 #include "foundation/stats/distance.h"
+#include "foundation/stats/drift.h"
 
 namespace falaj::stats {
 
@@ -43,34 +45,6 @@ class Normals {
   double kept_ = 0;
   bool has_ = false;
 };
-
-// Puts neighbours together, two at a time; one without a partner is left out.
-template <class T, class Join>
-std::vector<T> paired(const std::vector<T>& from, Join join) {
-  std::vector<T> out;
-  for (std::size_t i = 0; i + 1 < from.size(); i += 2) out.push_back(join(from[i], from[i + 1]));
-  return out;
-}
-
-// Each scale in turn. `ratio` compares a piece with the whole; `count` says how many rows it has.
-template <class T, class Join, class Ratio, class Count>
-std::vector<BlockScale> scales_of(std::vector<T> pieces, Join join, Ratio ratio, Count count) {
-  std::erase_if(pieces, [&](const T& piece) { return count(piece) <= 0; });
-  std::vector<BlockScale> out;
-  while (pieces.size() >= kGroupsMin) {
-    BlockScale scale;
-    for (const auto& piece : pieces) {
-      scale.rows += count(piece) / static_cast<double>(pieces.size());
-      scale.ratios.push_back(ratio(piece));
-    }
-    out.push_back(std::move(scale));
-    pieces = paired(pieces, join);
-  }
-  return out;
-}
-
-// A piece is part of the whole that it is compared with, which makes it lie nearer.
-double outside_of(double piece, double whole) { return std::max(1e-9, 1 - piece / whole); }
 
 }  // namespace
 
@@ -167,11 +141,70 @@ std::vector<BlockScale> block_scales(std::span<const double> marked, std::span<c
   return scales_of(std::move(pieces), join, ratio, count);
 }
 
+namespace {
+
+// Of marks, each with how often each block has it, the one that varies most at each length.
+std::vector<BlockScale> worst_of(const std::vector<std::vector<double>>& marked, std::span<const double> counts) {
+  std::vector<BlockScale> out;
+  const auto sum = [](const BlockScale& scale) {
+    return std::accumulate(scale.ratios.begin(), scale.ratios.end(), 0.0);
+  };
+  std::size_t marks = 0;
+  for (const auto& mark : marked) {
+    auto scales = block_scales(mark, counts);
+    std::erase_if(scales, [](const BlockScale& scale) { return scale.ratios.size() < kMarkedMin; });
+    marks += scales.empty() ? 0 : 1;
+    out.resize(std::max(out.size(), scales.size()));
+    for (std::size_t i = 0; i < scales.size(); ++i)
+      if (out[i].ratios.empty() || sum(scales[i]) > sum(out[i])) out[i] = std::move(scales[i]);
+  }
+  for (auto& scale : out) scale.marks = marks;
+  return out;
+}
+
+}  // namespace
+
+std::vector<BlockScale> mark_scales(std::span<const Quantiles> blocks) {
+  constexpr std::size_t kShares = 10;
+  Quantiles whole(4'096);
+  for (const auto& block : blocks) whole.merge(block);
+  const auto cuts = edges(whole, kShares);
+  std::vector<std::vector<double>> marked(cuts.size(), std::vector<double>(blocks.size()));
+  std::vector<double> all(blocks.size());
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    all[b] = static_cast<double>(blocks[b].count());
+    double below = 0;
+    const auto between = counts(blocks[b], cuts);
+    for (std::size_t i = 0; i < cuts.size(); ++i) marked[i][b] = below += between[i];
+  }
+  return worst_of(marked, all);
+}
+
+std::vector<BlockScale> mark_scales(std::span<const Frequent> blocks) {
+  Frequent whole(4'096);
+  for (const auto& block : blocks) whole.merge(block);
+  std::vector<std::vector<double>> marked;
+  std::vector<double> all;
+  for (const auto& block : blocks) all.push_back(static_cast<double>(block.total()));
+  for (const auto& [text, counted] : whole.top(kCategoriesMax)) {
+    auto& mark = marked.emplace_back();
+    for (const auto& block : blocks) mark.push_back(static_cast<double>(block.counted(text)));
+  }
+  return worst_of(marked, all);
+}
+
 double design_effect(std::span<const BlockScale> scales) {
+  constexpr double kByChance = 0.001, kSure = 0.99;
   double most = 1;
   for (const auto& scale : scales) {
     const double n = static_cast<double>(scale.ratios.size());
     if (n < 2) continue;
+    if (scale.marks > 0) {
+      const double sum = std::accumulate(scale.ratios.begin(), scale.ratios.end(), 0.0);
+      if (sum > chi_square_radius(n, kByChance / static_cast<double>(scale.marks)))
+        most = std::max(most, sum / chi_square_radius(n, kSure));
+      continue;
+    }
     double mean = 0, squares = 0;
     for (const double ratio : scale.ratios) mean += ratio / n;
     for (const double ratio : scale.ratios) squares += (ratio - mean) * (ratio - mean) / (n - 1);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "foundation/stats/wire.h"
+
 namespace falaj::stats {
 
 std::optional<Adwin::Cut> Adwin::add(double value) {
@@ -77,14 +79,82 @@ std::optional<Adwin::Cut> Adwin::look() {
   return cut;
 }
 
-bool PageHinkley::add(double value) {
-  ++count_;
+std::optional<PageHinkley::Rise> PageHinkley::add(double value) {
+  ++count_, ++rising_;
   mean_ += (value - mean_) / static_cast<double>(count_);
   sum_ += value - mean_ - slack_;
-  least_ = std::min(least_, sum_);
-  if (rise() <= threshold_) return false;
+  if (sum_ < least_) least_ = sum_, rising_ = 0;
+  if (rise() <= threshold_) return std::nullopt;
+  // The mean has risen a little with the values that are above it.
+  const double above = slack_ + rise() / static_cast<double>(rising_),
+               share = static_cast<double>(rising_) / static_cast<double>(count_);
+  const Rise out{mean_ - above * share, mean_ + above, rising_};
   *this = PageHinkley(slack_, threshold_);
-  return true;
+  return out;
+}
+
+void Adwin::encode(ByteWriter& out) const {
+  out.u64(added_);
+  out.u32(static_cast<std::uint32_t>(rows_.size()));
+  for (const auto& row : rows_) {
+    out.u32(static_cast<std::uint32_t>(row.size()));
+    for (const Bucket& bucket : row) {
+      put_real(out, bucket.sum);
+      put_real(out, bucket.squares);
+    }
+  }
+}
+
+void Adwin::decode(ByteReader& in) {
+  *this = Adwin(level_);
+  added_ = get_count(in);
+  const auto rows = in.u32();
+  must_be(rows <= 60, "rows of a window");
+  for (std::uint32_t row = 0; row < rows; ++row) {
+    const auto buckets = in.u32();
+    must_be(buckets <= kBuckets, "buckets of a window");
+    auto& into = rows_.emplace_back();
+    for (std::uint32_t i = 0; i < buckets; ++i) {
+      into.push_back({get_real(in), get_real(in)});
+      count_ += std::uint64_t{1} << row;
+      sum_ += into.back().sum;
+    }
+  }
+  must_be(std::isfinite(sum_) && count_ <= added_ && (rows_.empty() || rows <= 1 || !rows_.back().empty()), "a window");
+}
+
+void PageHinkley::encode(ByteWriter& out) const {
+  out.u64(count_);
+  out.u64(rising_);
+  for (const double value : {mean_, sum_, least_}) put_real(out, value);
+}
+
+void PageHinkley::decode(ByteReader& in) {
+  count_ = get_count(in);
+  rising_ = get_count(in);
+  for (double* value : {&mean_, &sum_, &least_}) *value = get_real(in);
+}
+
+double page_hinkley_threshold(const Quantiles& of, double slack, double steps, double level) {
+  const auto values = of.sorted();
+  const double all = static_cast<double>(of.count());
+  double mean = 0;
+  for (const auto& [value, weight] : values) mean += value * static_cast<double>(weight) / all;
+  // The logarithm of E exp(t (value - mean - slack)), which is 0 at 0, falls, and rises again.
+  const auto grows = [&](double t) {
+    double sum = 0;
+    for (const auto& [value, weight] : values)
+      sum += static_cast<double>(weight) / all * std::exp(std::min(700.0, t * (value - mean)));
+    return std::log(sum) - t * slack;
+  };
+  if (of.count() == 0 || of.max() - mean <= slack) return slack;  // nothing ever rises
+  double low = 0, high = 1 / slack;
+  while (grows(high) < 0) low = high, high *= 2;
+  while (high - low > 1e-3 * low) {  // the lower end errs on the side of silence
+    const double middle = (low + high) / 2;
+    (grows(middle) < 0 ? low : high) = middle;
+  }
+  return std::log(steps / level) / low;
 }
 
 }  // namespace falaj::stats

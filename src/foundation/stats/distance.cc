@@ -13,9 +13,9 @@ namespace {
 
 // Walks both distributions from the smallest value up: each(value, next value, rank in a, rank in b).
 template <class Each>
-void walk(const Quantiles& a, const Quantiles& b, Each each) {
-  const auto left = a.sorted(), right = b.sorted();
-  const double na = static_cast<double>(a.count()), nb = static_cast<double>(b.count());
+void walk(const Ordered& a, const Ordered& b, Each each) {
+  const auto &left = a.values, &right = b.values;
+  const double na = static_cast<double>(a.count), nb = static_cast<double>(b.count);
   std::size_t i = 0, j = 0;
   double below_a = 0, below_b = 0;
   const auto value = [&] {
@@ -32,9 +32,9 @@ void walk(const Quantiles& a, const Quantiles& b, Each each) {
 }
 
 // The one answer when a sketch is empty, else none.
-bool is_empty(const Quantiles& a, const Quantiles& b) { return a.count() == 0 || b.count() == 0; }
-double of_empty(const Quantiles& a, const Quantiles& b) {
-  return a.count() == b.count() ? 0 : std::numeric_limits<double>::quiet_NaN();
+bool is_empty(const Ordered& a, const Ordered& b) { return a.count == 0 || b.count == 0; }
+double of_empty(const Ordered& a, const Ordered& b) {
+  return a.count == b.count ? 0 : std::numeric_limits<double>::quiet_NaN();
 }
 
 std::vector<double> shares(std::span<const double> counts) {
@@ -48,14 +48,14 @@ std::vector<double> shares(std::span<const double> counts) {
 
 }  // namespace
 
-double ks(const Quantiles& a, const Quantiles& b) {
+double ks(const Ordered& a, const Ordered& b) {
   if (is_empty(a, b)) return of_empty(a, b);
   double gap = 0;
   walk(a, b, [&](double, double, double ra, double rb) { gap = std::max(gap, std::abs(ra - rb)); });
   return gap;
 }
 
-double wasserstein(const Quantiles& a, const Quantiles& b) {
+double wasserstein(const Ordered& a, const Ordered& b) {
   if (is_empty(a, b)) return of_empty(a, b);
   double moved = 0;
   walk(a, b, [&](double here, double next, double ra, double rb) {
@@ -64,29 +64,30 @@ double wasserstein(const Quantiles& a, const Quantiles& b) {
   return moved;
 }
 
-std::vector<double> edges(const Quantiles& reference, std::size_t bins) {
+std::vector<double> edges(const Ordered& reference, std::size_t bins) {
   CHECK(bins >= 1, "there is at least one bin");
   std::vector<double> out;
-  if (reference.count() == 0) return out;
-  const auto sorted = reference.sorted();
-  const double all = static_cast<double>(reference.count()), step = all / static_cast<double>(bins);
+  if (reference.count == 0) return out;
+  const double all = static_cast<double>(reference.count), step = all / static_cast<double>(bins);
   double below = 0;
-  for (const auto& [value, weight] : sorted) {
+  for (const auto& [value, weight] : reference.values) {
     const double before = below;
     below += static_cast<double>(weight);
     // The value at which one of the wanted ranks is reached; the last bin ends where all ends.
-    if (std::floor(below / step) > std::floor(before / step) && below < all && value < reference.max() &&
+    if (std::floor(below / step) > std::floor(before / step) && below < all && value < reference.max &&
         (out.empty() || out.back() < value))
       out.push_back(value);
   }
   return out;
 }
 
-std::vector<double> counts(const Quantiles& sketch, std::span<const double> edges) {
+std::vector<double> counts(const Ordered& sketch, std::span<const double> edges) {
   std::vector<double> out(edges.size() + 1, 0);
-  for (const auto& [value, weight] : sketch.sorted())
-    out[static_cast<std::size_t>(std::lower_bound(edges.begin(), edges.end(), value) - edges.begin())] +=
-        static_cast<double>(weight);
+  std::size_t bin = 0;
+  for (const auto& [value, weight] : sketch.values) {
+    while (bin < edges.size() && edges[bin] < value) ++bin;
+    out[bin] += static_cast<double>(weight);
+  }
   return out;
 }
 

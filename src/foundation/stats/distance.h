@@ -10,14 +10,14 @@
 namespace falaj::stats {
 
 // Of two sketches. Each error of a rank moves ks() by at most as much: together both sketches' rank_error_everywhere().
-double ks(const Quantiles& a, const Quantiles& b);           // Kolmogorov-Smirnov: the largest gap of ranks, 0 to 1
-double wasserstein(const Quantiles& a, const Quantiles& b);  // the mean distance values must be moved, in their unit
+double ks(const Ordered& a, const Ordered& b);           // Kolmogorov-Smirnov: the largest gap of ranks, 0 to 1
+double wasserstein(const Ordered& a, const Ordered& b);  // the mean distance values must be moved, in their unit
 // Both are 0 when both are empty, and not-a-number when only one is.
 
 // Up to `bins` - 1 edges that cut `reference` into bins of about equal counts; fewer where values repeat.
-std::vector<double> edges(const Quantiles& reference, std::size_t bins);
+std::vector<double> edges(const Ordered& reference, std::size_t bins);
 // The counts between edges: (-inf, e0], (e0, e1], ... (e_last, inf).
-std::vector<double> counts(const Quantiles& sketch, std::span<const double> edges);
+std::vector<double> counts(const Ordered& sketch, std::span<const double> edges);
 
 // Of two histograms over the same bins; counts need not add up to one. Half a count is added to every bin, so that an
 // empty one is not infinitely far. Requires: as many bins in both, at least one.

@@ -84,6 +84,13 @@ double chi_square_radius(double freedom, double level) {
 
 double normal_p(double z) { return std::erfc(std::abs(z) / std::sqrt(2.0)); }
 
+double normal_above_p(double z) { return z > 0 ? normal_p(z) / 2 : 1 - normal_p(z) / 2; }
+
+double normal_z(double p) {
+  const double far = std::sqrt(chi_square_radius(1, 2 * std::min(p, 1 - p)));
+  return p < 0.5 ? far : -far;
+}
+
 double student_p(double t, double freedom) {
   return freedom <= 0 ? 1 : beta_below(freedom / 2, 0.5, freedom / (freedom + t * t));
 }
@@ -165,11 +172,10 @@ constexpr std::size_t kBins = 10;
 
 // How many independent values a sketch is worth: an error of ranks adds to the variance of a share as fewer values
 // would. rank_error() is 2.58 deviations; a bin of a tenth has a variance of 0.09 by the count.
-double worth(const Quantiles& sketch, double weight) {
-  const double deviation = sketch.rank_error() / 2.58;
-  const bool exact = sketch.sorted().size() == sketch.count();
-  const double count = static_cast<double>(sketch.count()) * weight;
-  return 1 / (1 / count + (exact ? 0 : deviation * deviation / 0.09));
+double worth(const Ordered& sketch, double weight) {
+  const double deviation = sketch.rank_error / 2.58;
+  const double count = static_cast<double>(sketch.count) * weight;
+  return 1 / (1 / count + (sketch.is_exact() ? 0 : deviation * deviation / 0.09));
 }
 
 std::vector<double> scaled(std::vector<double> counts, double to) {
@@ -180,8 +186,8 @@ std::vector<double> scaled(std::vector<double> counts, double to) {
 
 }  // namespace
 
-double differ_p(const Quantiles& reference, const Quantiles& window, double weight) {
-  if (reference.count() == 0 || window.count() == 0) return 1;
+double differ_p(const Ordered& reference, const Ordered& window, double weight) {
+  if (reference.count == 0 || window.count == 0) return 1;
   const double known = worth(reference, weight), seen = worth(window, weight);
   const auto cuts = edges(reference, kBins);
   const double by_rank = ks_test_p(ks(reference, window), known, seen),

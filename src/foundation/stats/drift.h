@@ -21,13 +21,15 @@ double chi_square_p(double statistic, double freedom);
 double chi_square_radius(double freedom, double level);  // what it exceeds with chance `level`
 // The chance that a standard normal variable is at least this far from 0.
 double normal_p(double z);
+double normal_above_p(double z);  // that it is at least this; and its inverse, for p above 0 and below 1
+double normal_z(double p);
 // And Student's with so many degrees of freedom: for a mean over a deviation that was itself estimated.
 double student_p(double t, double freedom);
 
 // The chance that two samples of one distribution differ as much. `weight`: how many independent values one value is
 // worth, less than 1 where neighbours are alike. Numbers: by the largest gap of ranks, which sees shifts, and by counts
 // between the reference's deciles, which see what is wider, narrower or twofold. What sketches blur counts as noise.
-double differ_p(const Quantiles& reference, const Quantiles& window, double weight = 1);
+double differ_p(const Ordered& reference, const Ordered& window, double weight = 1);
 // Categories, counted over the same ones.
 double differ_p(std::span<const double> reference, std::span<const double> window, double weight = 1);
 

@@ -236,6 +236,31 @@ TEST(Drift, SeesAcrossColumnsWhatNoColumnShows) {
   EXPECT_EQ(kernel_test({few, 2}, {before, 2}, 1).p, 1);
 }
 
+// Of forty columns, two that go together otherwise are found among eight hundred pairs, and named.
+TEST(Drift, NamesWhatDiffers) {
+  std::mt19937_64 random(8);
+  std::normal_distribution<double> one;
+  constexpr std::size_t kWidth = 40;
+  const auto rows = [&](std::size_t n, double correlation) {
+    std::vector<double> out;
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto first = out.size();
+      for (std::size_t k = 0; k < kWidth; ++k) out.push_back(one(random));
+      out[first + 7] = correlation * out[first + 3] + std::sqrt(1 - correlation * correlation) * out[first + 7];
+    }
+    return out;
+  };
+  const auto before = rows(2000, 0.6), after = rows(1000, 0), same = rows(1000, 0.6);
+  const auto told = classifier_test({before, kWidth}, {after, kWidth}, 1);
+  EXPECT_LT(told.p, 1e-6);
+  ASSERT_FALSE(told.aspects.empty());
+  EXPECT_EQ(told.aspects[0].first, 3u);
+  EXPECT_EQ(told.aspects[0].second, 7u);
+  EXPECT_NEAR(told.aspects[0].in_a, 0.6, 0.15);
+  EXPECT_NEAR(told.aspects[0].in_b, 0, 0.15);
+  EXPECT_GT(classifier_test({before, kWidth}, {same, kWidth}, 1).p, 0.001);
+}
+
 TEST(Drift, TestsAcrossColumnsKeepTheirLevel) {
   const int times = repeats(200);
   const auto by_classifier = [](std::uint64_t seed) {

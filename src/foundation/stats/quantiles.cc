@@ -68,6 +68,10 @@ void Quantiles::compact_one() {
   from.resize(odd);
 }
 
+void Quantiles::sort() {
+  for (auto& level : levels_) std::sort(level.begin(), level.end());
+}
+
 void Quantiles::merge(const Quantiles& other) {
   if (other.count_ == 0) return;
   count_ += other.count_;
@@ -75,21 +79,37 @@ void Quantiles::merge(const Quantiles& other) {
   max_ = std::max(max_, other.max_);
   k_error_ = std::min(k_error_, other.k_error_);
   if (levels_.size() < other.levels_.size()) levels_.resize(other.levels_.size());
-  for (std::size_t i = 0; i < other.levels_.size(); ++i)
-    levels_[i].insert(levels_[i].end(), other.levels_[i].begin(), other.levels_[i].end());
+  for (std::size_t i = 0; i < other.levels_.size(); ++i) {
+    auto& to = levels_[i];
+    const auto& from = other.levels_[i];
+    // What is in order stays so: windows are compared, put together and compared again.
+    const bool in_order = std::is_sorted(to.begin(), to.end()) && std::is_sorted(from.begin(), from.end());
+    const auto before = static_cast<std::ptrdiff_t>(to.size());
+    to.insert(to.end(), from.begin(), from.end());
+    if (in_order) std::inplace_merge(to.begin(), to.begin() + before, to.end());
+  }
   held_ += other.held_;
   held_max_ = capacity_of_all();
   while (held_ > held_max_) compact_one();
 }
 
 std::vector<Quantiles::Weighted> Quantiles::sorted() const {
+  const auto less = [](const Weighted& a, const Weighted& b) { return a.value < b.value; };
   std::vector<Weighted> all;
   all.reserve(held_);
-  for (std::size_t i = 0; i < levels_.size(); ++i)
-    for (const double v : levels_[i]) all.push_back({v, std::uint64_t{1} << i});
-  std::sort(all.begin(), all.end(), [](const Weighted& a, const Weighted& b) { return a.value < b.value; });
+  std::vector<double> values;
+  for (std::size_t i = 0; i < levels_.size(); ++i) {  // each level by itself: plain numbers are sorted twice as fast
+    values = levels_[i];
+    if (!std::is_sorted(values.begin(), values.end())) std::sort(values.begin(), values.end());
+    const auto before = static_cast<std::ptrdiff_t>(all.size());
+    for (const double v : values) all.push_back({v, std::uint64_t{1} << i});
+    std::inplace_merge(all.begin(), all.begin() + before, all.end(), less);
+  }
   return all;
 }
+
+Ordered::Ordered(const Quantiles& sketch)
+    : values(sketch.sorted()), count(sketch.count()), max(sketch.max()), rank_error(sketch.rank_error()) {}
 
 double Quantiles::rank(double value) const {
   if (count_ == 0) return 0;

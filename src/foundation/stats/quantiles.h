@@ -20,6 +20,7 @@ class Quantiles {
 
   void add(double value);
   void merge(const Quantiles& other);  // of any k; the smaller one decides the error
+  void sort();                         // changes nothing but how soon it is compared, and what it is merged into
 
   std::uint64_t count() const { return count_; }
   double rank_error() const;             // of one rank or quantile
@@ -53,6 +54,18 @@ class Quantiles {
   std::size_t held_ = 0;                        // values in all levels
   std::size_t held_max_ = 0;                    // kept beside it: asked at every add
   std::vector<std::vector<double>> levels_{1};  // a value of level i stands for 2^i
+};
+
+// A sketch in order. Sorting is most of what comparing costs: who compares one often, keeps it so.
+struct Ordered {
+  Ordered() = default;
+  Ordered(const Quantiles& sketch);  // anything that compares takes both
+
+  std::vector<Quantiles::Weighted> values;
+  std::uint64_t count = 0;
+  double max = -std::numeric_limits<double>::infinity();
+  double rank_error = 0;
+  bool is_exact() const { return values.size() == count; }
 };
 
 }  // namespace falaj::stats

@@ -10,6 +10,7 @@
 #include "foundation/stats/distinct.h"
 #include "foundation/stats/frequent.h"
 #include "foundation/stats/moments.h"
+#include "foundation/stats/row_sample.h"
 
 using namespace falaj;
 using namespace falaj::stats;
@@ -40,7 +41,7 @@ void run(BytesView input, Use use) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const BytesView input(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
-  switch (data[0] % 4) {
+  switch (data[0] % 5) {
     case 0:
       run<Moments>(input, [](Moments& m) { m.add(m.mean()); });
       break;
@@ -58,10 +59,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         for (int i = 0; i < 2000; ++i) q.add(i);
       });
       break;
-    default:
+    case 3:
       run<Frequent>(input, [](Frequent& f) {
         (void)f.top(3);
         f.add("x");
+      });
+      break;
+    default:
+      run<RowSample>(input, [](RowSample& s) {
+        if (s.rows().count() != s.count()) std::abort();
+        s.set_limit(7);
       });
   }
   return 0;

@@ -13,8 +13,6 @@ namespace falaj::stats {
 
 namespace {
 
-constexpr std::size_t kProductsMax = 512;  // more columns than that has are tested by themselves and their squares
-
 // Both samples in one table, each column with mean 0 and deviation 1 over both.
 class Table {
  public:
@@ -23,7 +21,7 @@ class Table {
     values.reserve(a.values.size() + b.values.size());
     values.insert(values.end(), a.values.begin(), a.values.end());
     values.insert(values.end(), b.values.begin(), b.values.end());
-    for (std::size_t column = 0; column < width; ++column) standardise(column);
+    standardise();
   }
   std::span<const double> row(std::size_t at) const { return std::span(values).subspan(at * width, width); }
   std::size_t count() const { return count_a + count_b; }
@@ -32,34 +30,109 @@ class Table {
   std::vector<double> values;
 
  private:
-  void standardise(std::size_t column) {
-    double sum = 0, squares = 0, seen = 0;
-    for (std::size_t at = column; at < values.size(); at += width) {
-      if (!std::isfinite(values[at])) continue;
-      ++seen;
-      const double off = values[at] - sum;  // the mean so far
-      sum += off / seen;
-      squares += off * (values[at] - sum);
-    }
-    const double deviation = seen < 2 ? 0 : std::sqrt(squares / (seen - 1));
-    for (std::size_t at = column; at < values.size(); at += width)
-      values[at] = std::isfinite(values[at]) && deviation > 0 ? (values[at] - sum) / deviation : 0;
+  void standardise() {
+    std::vector<double> seen(width), mean(width), squares(width), scale(width);
+    const auto each = [&](const auto& use) {  // in the order in which they lie in memory
+      for (std::size_t at = 0; at < values.size(); at += width)
+        for (std::size_t k = 0; k < width; ++k) use(values[at + k], k);
+    };
+    each([&](double value, std::size_t k) {
+      if (std::isfinite(value)) ++seen[k], mean[k] += value;
+    });
+    for (std::size_t k = 0; k < width; ++k) mean[k] = seen[k] > 0 ? mean[k] / seen[k] : 0;
+    each([&](double value, std::size_t k) {
+      if (std::isfinite(value)) squares[k] += (value - mean[k]) * (value - mean[k]);
+    });
+    for (std::size_t k = 0; k < width; ++k)
+      scale[k] = seen[k] > 1 && squares[k] > 0 ? 1 / std::sqrt(squares[k] / (seen[k] - 1)) : 0;
+    each([&](double& value, std::size_t k) {
+      const double moved = (value - mean[k]) * scale[k];
+      value = std::isfinite(moved) ? moved : 0;
+    });
   }
 };
 
 // A few large values must not decide alone.
-double tame(double value) { return std::clamp(value, -4.0, 4.0); }
+double tame(double value) { return std::min(4.0, std::max(-4.0, value)); }
 
-void expand(std::span<const double> row, bool products, std::vector<double>& out) {
-  out.clear();
-  out.push_back(1);
-  for (const double value : row) {
-    out.push_back(tame(value));
-    out.push_back(tame(value * value - 1));
+// All aspects of a row: of n columns 2n + n (n - 1) / 2.
+void expand(std::span<const double> row, std::vector<double>& out) {
+  double* to = out.data();
+  for (const double value : row) *to++ = tame(value);
+  for (const double value : row) *to++ = tame(value * value - 1);
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    const double first = row[i];
+    const double* others = row.data() + i + 1;
+    const std::size_t many = row.size() - i - 1;
+    for (std::size_t j = 0; j < many; ++j) to[j] = tame(first * others[j]);
+    to += many;
   }
-  if (!products) return;
-  for (std::size_t i = 0; i < row.size(); ++i)
-    for (std::size_t j = i + 1; j < row.size(); ++j) out.push_back(tame(row[i] * row[j]));
+}
+
+std::vector<Aspect> aspects_of(std::size_t width) {
+  std::vector<Aspect> out;
+  for (std::size_t i = 0; i < width; ++i) out.push_back({i, i, false});
+  for (std::size_t i = 0; i < width; ++i) out.push_back({i, i, true});
+  for (std::size_t i = 0; i < width; ++i)
+    for (std::size_t j = i + 1; j < width; ++j) out.push_back({i, j, true});
+  return out;
+}
+
+double aspect_of(std::span<const double> row, const Aspect& aspect) {
+  if (aspect.first != aspect.second) return tame(row[aspect.first] * row[aspect.second]);
+  const double value = row[aspect.first];
+  return tame(aspect.squared ? value * value - 1 : value);
+}
+
+struct Sums {
+  std::vector<double> sum, squares;
+  double count = 0;
+  explicit Sums(std::size_t aspects) : sum(aspects), squares(aspects) {}
+  void add(const std::vector<double>& row) {
+    ++count;
+    double *sums = sum.data(), *squared = squares.data();
+    const double* from = row.data();
+    for (std::size_t k = 0, many = row.size(); k < many; ++k) {
+      sums[k] += from[k];
+      squared[k] += from[k] * from[k];
+    }
+  }
+  double mean(std::size_t k) const { return sum[k] / count; }
+  double variance(std::size_t k) const { return std::max(0.0, squares[k] / count - mean(k) * mean(k)); }
+};
+
+// The aspects in which rows of a and b differ by more than the largest of so many would by chance (Donoho and
+// Johnstone's universal threshold), at least one; the strongest first.
+struct Learned {
+  std::vector<Aspect> aspects;
+  std::vector<double> weights;
+};
+Learned learn(const Table& table, std::span<const std::size_t> rows) {
+  auto all = aspects_of(table.width);
+  Sums of_a(all.size()), of_b(all.size());
+  std::vector<double> row(all.size());
+  for (const auto at : rows) {
+    expand(table.row(at), row);
+    (at < table.count_a ? of_a : of_b).add(row);
+  }
+  Learned out;
+  if (of_a.count < 2 || of_b.count < 2) return out;
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    const double error = of_a.variance(k) / of_a.count + of_b.variance(k) / of_b.count;
+    all[k].in_a = of_a.mean(k), all[k].in_b = of_b.mean(k);
+    all[k].z = error > 0 ? (all[k].in_b - all[k].in_a) / std::sqrt(error) : 0;
+  }
+  const double threshold = std::sqrt(2 * std::log(static_cast<double>(all.size())));
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Aspect& x, const Aspect& y) { return std::abs(x.z) > std::abs(y.z); });
+  while (all.size() > 1 && std::abs(all.back().z) < threshold) all.pop_back();
+  for (const auto& aspect : all) {
+    // Difference over variance, from what is at hand: the error is the variance over about the smaller count.
+    const double difference = aspect.in_b - aspect.in_a;
+    out.weights.push_back(difference == 0 ? 0 : aspect.z * aspect.z / difference);
+  }
+  out.aspects = std::move(all);
+  return out;
 }
 
 std::vector<std::size_t> shuffled(std::size_t count, std::mt19937_64& random) {
@@ -67,6 +140,18 @@ std::vector<std::size_t> shuffled(std::size_t count, std::mt19937_64& random) {
   std::iota(order.begin(), order.end(), std::size_t{0});
   for (std::size_t i = count; i > 1; --i) std::swap(order[i - 1], order[random() % i]);
   return order;
+}
+
+// So many rows in an order of chance.
+std::vector<double> chosen(Rows rows, std::size_t count, std::mt19937_64& random) {
+  std::vector<double> out;
+  out.reserve(count * rows.width);
+  const auto order = shuffled(rows.count(), random);
+  for (const auto at : std::span(order).first(count)) {
+    const auto row = rows.values.subspan(at * rows.width, rows.width);
+    out.insert(out.end(), row.begin(), row.end());
+  }
+  return out;
 }
 
 // Mann and Whitney's test of scores, ties counting half.
@@ -86,80 +171,70 @@ TwoSample rank_test(std::vector<std::pair<double, bool>>& scored) {
     }
   }
   const double zeros = all - ones;
-  if (ones < 1 || zeros < 1) return {0.5, 1};
+  if (ones < 1 || zeros < 1) return {0.5};
   const double u = ranks - ones * (ones + 1) / 2;
   const double variance = ones * zeros / 12 * (all + 1 - ties / (all * (all - 1)));
   TwoSample out;
   out.statistic = u / (ones * zeros);
   // Only a classifier that tells them apart the right way round speaks for a difference.
-  const double z = variance > 0 ? (u - ones * zeros / 2) / std::sqrt(variance) : 0;
-  out.p = z > 0 ? normal_p(z) / 2 : 1 - normal_p(z) / 2;
+  out.z = variance > 0 ? (u - ones * zeros / 2) / std::sqrt(variance) : 0;
+  out.p = normal_above_p(out.z);
   return out;
 }
 
+double squared_distance(std::span<const double> x, std::span<const double> y) {
+  constexpr std::size_t kLanes = 4;  // sums of their own: each need not wait for the one before
+  double sums[kLanes] = {};
+  std::size_t i = 0;
+  for (; i + kLanes <= x.size(); i += kLanes)
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const double off = x[i + lane] - y[i + lane];
+      sums[lane] += off * off;
+    }
+  for (; i < x.size(); ++i) sums[0] += (x[i] - y[i]) * (x[i] - y[i]);
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
 double kernel(std::span<const double> x, std::span<const double> y, double scale) {
-  double squares = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) squares += (x[i] - y[i]) * (x[i] - y[i]);
-  return std::exp(-squares * scale);
+  return std::exp(-scale * squared_distance(x, y));
 }
 
 }  // namespace
 
 TwoSample classifier_test(Rows a, Rows b, std::uint64_t seed) {
   constexpr std::size_t kRowsMin = 20;
-  if (a.count() < kRowsMin || b.count() < kRowsMin) return {0.5, 1};
+  if (a.count() < kRowsMin || b.count() < kRowsMin) return {0.5};
   const Table table(a, b);
-  const bool products = table.width * (table.width - 1) / 2 <= kProductsMax;
   std::mt19937_64 random(seed);
   const auto order = shuffled(table.count(), random);
   const std::size_t half = order.size() / 2;
-  // Both samples weigh the same, whatever their counts.
-  const double weight_a = 0.5 / static_cast<double>(table.count_a), weight_b = 0.5 / static_cast<double>(table.count_b);
-  std::vector<double> features, weights, slopes;
-  expand(table.row(0), products, features);
-  weights.assign(features.size(), 0);
-  slopes.assign(features.size(), 1e-8);
-  constexpr int kRounds = 4;
-  for (int round = 0; round < kRounds; ++round) {
-    for (std::size_t i = 0; i < half; ++i) {
-      const bool is_b = order[i] >= table.count_a;
-      expand(table.row(order[i]), products, features);
-      const double sum = std::inner_product(features.begin(), features.end(), weights.begin(), 0.0);
-      const double weight = (is_b ? weight_b : weight_a) * static_cast<double>(table.count());
-      const double error = weight * (1 / (1 + std::exp(-sum)) - (is_b ? 1 : 0));
-      for (std::size_t k = 0; k < features.size(); ++k) {  // AdaGrad: no rate to be chosen for each kind of data
-        const double slope = error * features[k];
-        slopes[k] += slope * slope;
-        weights[k] -= 0.1 * slope / std::sqrt(slopes[k]);
-      }
-    }
-  }
+  auto learned = learn(table, std::span(order).first(half));
   std::vector<std::pair<double, bool>> scored;
-  for (std::size_t i = half; i < order.size(); ++i) {
-    expand(table.row(order[i]), products, features);
-    scored.emplace_back(std::inner_product(features.begin(), features.end(), weights.begin(), 0.0),
-                        order[i] >= table.count_a);
+  for (const auto at : std::span(order).subspan(half)) {
+    double score = 0;
+    for (std::size_t k = 0; k < learned.aspects.size(); ++k)
+      score += learned.weights[k] * aspect_of(table.row(at), learned.aspects[k]);
+    scored.emplace_back(score, at >= table.count_a);
   }
-  return rank_test(scored);
+  auto out = rank_test(scored);
+  out.aspects = std::move(learned.aspects);
+  return out;
 }
 
 TwoSample kernel_test(Rows a, Rows b, std::uint64_t seed) {
   const std::size_t count = std::min(a.count(), b.count());
   const auto block = static_cast<std::size_t>(std::sqrt(static_cast<double>(count)));
   const std::size_t blocks = block < 4 ? 0 : count / block;
-  if (blocks < 4) return {0, 1};
-  const Table table(a, b);
+  if (blocks < 4) return {};
   std::mt19937_64 random(seed);
-  const auto order_a = shuffled(table.count_a, random), order_b = shuffled(table.count_b, random);
-  const auto from_a = [&](std::size_t i) { return table.row(order_a[i]); };
-  const auto from_b = [&](std::size_t i) { return table.row(table.count_a + order_b[i]); };
+  const auto chosen_a = chosen(a, count, random), chosen_b = chosen(b, count, random);
+  const Table table({chosen_a, a.width}, {chosen_b, b.width});
+  const auto from_a = [&](std::size_t i) { return table.row(i); };
+  const auto from_b = [&](std::size_t i) { return table.row(count + i); };
 
   std::vector<double> distances;
   for (std::size_t i = 0; i + 1 < std::min<std::size_t>(count, 1000); ++i) {
-    double squares = 0;
-    const auto x = from_a(i), y = from_b(i + 1);
-    for (std::size_t k = 0; k < x.size(); ++k) squares += (x[k] - y[k]) * (x[k] - y[k]);
-    distances.push_back(squares);
+    distances.push_back(squared_distance(from_a(i), from_b(i + 1)));
   }
   std::nth_element(distances.begin(), distances.begin() + static_cast<std::ptrdiff_t>(distances.size() / 2),
                    distances.end());
@@ -180,9 +255,10 @@ TwoSample kernel_test(Rows a, Rows b, std::uint64_t seed) {
     squares += one * one;
   }
   const double n = static_cast<double>(blocks), mean = sum / n, variance = (squares - n * mean * mean) / (n - 1);
-  if (!(variance > 0)) return {mean, 1};
+  if (!(variance > 0)) return {mean};
   const double t = mean / std::sqrt(variance / n), both = student_p(t, n - 1);
-  return {mean, t > 0 ? both / 2 : 1 - both / 2};
+  const double p = t > 0 ? both / 2 : 1 - both / 2;
+  return {mean, normal_z(p), p};
 }
 
 }  // namespace falaj::stats

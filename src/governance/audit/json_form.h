@@ -55,68 +55,76 @@ template <>
 struct Shape<audit::EffectJson> {
   using T = audit::EffectJson;
   static constexpr std::string_view name = "AuditEffect";
-  static constexpr auto fields =
-      std::make_tuple(field("resource", &T::resource, "What changed.").required(),
-                      field("before", &T::before, "Digest of it before; absent: it was not there."),
-                      field("after", &T::after, "Digest of it after; absent: it is gone."));
+  static Fields fields() {
+    return {field("resource", &T::resource, "What changed.").required(),
+            field("before", &T::before, "Digest of it before; absent: it was not there."),
+            field("after", &T::after, "Digest of it after; absent: it is gone.")};
+  }
 };
 template <>
 struct Shape<audit::RecordJson> {
   using T = audit::RecordJson;
   static constexpr std::string_view name = "AuditRecord";
-  static constexpr auto fields =
-      std::make_tuple(field("sequence", &T::sequence, "Position in the log.")
-                          .required()
-                          .range(0, std::numeric_limits<std::int64_t>::max()),
-                      field("unix_us", &T::unix_us, "When, in microseconds since 1970.").required(),
-                      field("actor", &T::actor, "Who.").required(), field("verb", &T::verb, "Did what.").required(),
-                      field("resource", &T::resource, "To which thing.").required(),
-                      field("request_id", &T::request_id, "Under which API call.").required(),
-                      field("outcome", &T::outcome, "How it ended.").required(),
-                      field("effects", &T::effects, "What changed by it.").required(),
-                      field("details", &T::details, "More, as JSON text.")
-                          .required()
-                          .length(0, std::numeric_limits<std::int64_t>::max()));
+  static Fields fields() {
+    return {field("sequence", &T::sequence, "Position in the log.")
+                .required()
+                .range(0, std::numeric_limits<std::int64_t>::max()),
+            field("unix_us", &T::unix_us, "When, in microseconds since 1970.").required(),
+            field("actor", &T::actor, "Who.").required(),
+            field("verb", &T::verb, "Did what.").required(),
+            field("resource", &T::resource, "To which thing.").required(),
+            field("request_id", &T::request_id, "Under which API call.").required(),
+            field("outcome", &T::outcome, "How it ended.").required(),
+            field("effects", &T::effects, "What changed by it.").required(),
+            field("details", &T::details, "More, as JSON text.")
+                .required()
+                .length(0, std::numeric_limits<std::int64_t>::max())};
+  }
 };
 template <>
 struct Shape<audit::HeadJson> {
   using T = audit::HeadJson;
   static constexpr std::string_view name = "AuditHead";
-  static constexpr auto fields = std::make_tuple(
-      field("size", &T::size, "Records in the log.").required().range(0, std::numeric_limits<std::int64_t>::max()),
-      field("root", &T::root, "Root of the Merkle tree over them.").required(),
-      field("unix_us", &T::unix_us, "Time of the newest.").required(),
-      field("signature", &T::signature, "Ed25519 over the three.").required());
+  static Fields fields() {
+    return {
+        field("size", &T::size, "Records in the log.").required().range(0, std::numeric_limits<std::int64_t>::max()),
+        field("root", &T::root, "Root of the Merkle tree over them.").required(),
+        field("unix_us", &T::unix_us, "Time of the newest.").required(),
+        field("signature", &T::signature, "Ed25519 over the three.").required()};
+  }
 };
 
 template <>
 struct Shape<audit::InclusionJson> {
   using T = audit::InclusionJson;
   static constexpr std::string_view name = "AuditProof";
-  static constexpr auto fields = std::make_tuple(
-      field("format", &T::format, "Kind and version.").required(),
-      field("record", &T::record, "The record.").required(),
-      field("path", &T::path, "Hashes from the record to the root.").required().length(0, audit::kPathMax),
-      field("head", &T::head, "The signed head.").required(),
-      field("public_key", &T::public_key, "Whose signature it is.").required());
+  static Fields fields() {
+    return {field("format", &T::format, "Kind and version.").required(),
+            field("record", &T::record, "The record.").required(),
+            field("path", &T::path, "Hashes from the record to the root.").required().length(0, audit::kPathMax),
+            field("head", &T::head, "The signed head.").required(),
+            field("public_key", &T::public_key, "Whose signature it is.").required()};
+  }
 };
 template <>
 struct Shape<audit::SizeJson> {
   using T = audit::SizeJson;
   static constexpr std::string_view name = "AuditTreeSize";
-  static constexpr auto fields =
-      std::make_tuple(field("size", &T::size, "Records.").required().range(1, std::numeric_limits<std::int64_t>::max()),
-                      field("root", &T::root, "Root over them.").required());
+  static Fields fields() {
+    return {field("size", &T::size, "Records.").required().range(1, std::numeric_limits<std::int64_t>::max()),
+            field("root", &T::root, "Root over them.").required()};
+  }
 };
 template <>
 struct Shape<audit::ConsistencyJson> {
   using T = audit::ConsistencyJson;
   static constexpr std::string_view name = "AuditConsistency";
-  static constexpr auto fields =
-      std::make_tuple(field("format", &T::format, "Kind and version.").required(),
-                      field("first", &T::first, "The shorter log.").required(),
-                      field("second", &T::second, "The longer log.").required(),
-                      field("path", &T::path, "Hashes that join the two.").required().length(0, audit::kPathMax));
+  static Fields fields() {
+    return {field("format", &T::format, "Kind and version.").required(),
+            field("first", &T::first, "The shorter log.").required(),
+            field("second", &T::second, "The longer log.").required(),
+            field("path", &T::path, "Hashes that join the two.").required().length(0, audit::kPathMax)};
+  }
 };
 
 }  // namespace falaj

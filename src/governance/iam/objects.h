@@ -123,112 +123,129 @@ struct shape::SchemaOf<iam::Effect> {
 template <>
 struct Shape<iam::Tenant> {
   static constexpr std::string_view name = "DirectoryTenant";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &iam::Tenant::name, ""), field("zones", &iam::Tenant::zones, ""));
+  static Fields fields() { return {field("name", &iam::Tenant::name, ""), field("zones", &iam::Tenant::zones, "")}; }
 };
 template <>
 struct Shape<iam::Project> {
   static constexpr std::string_view name = "DirectoryProject";
-  static constexpr auto fields =
-      std::make_tuple(field("tenant", &iam::Project::tenant, ""), field("name", &iam::Project::name, ""),
-                      field("zone", &iam::Project::zone, ""));
+  static Fields fields() {
+    return {field("tenant", &iam::Project::tenant, ""), field("name", &iam::Project::name, ""),
+            field("zone", &iam::Project::zone, "")};
+  }
 };
 template <>
 struct Shape<iam::Zone> {
   static constexpr std::string_view name = "DirectoryZone";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &iam::Zone::name, ""), field("residency", &iam::Zone::residency, ""),
-                      field("backends", &iam::Zone::backends, ""));
+  static Fields fields() {
+    return {field("name", &iam::Zone::name, ""), field("residency", &iam::Zone::residency, ""),
+            field("backends", &iam::Zone::backends, "")};
+  }
 };
 template <>
 struct Shape<iam::User> {
   static constexpr std::string_view name = "DirectoryUser";
-  static constexpr auto fields =
-      std::make_tuple(field("tenant", &iam::User::tenant, ""), field("name", &iam::User::name, ""),
-                      field("fullName", &iam::User::full_name, ""), field("email", &iam::User::email, ""),
-                      field("disabled", &iam::User::disabled, ""));
+  static Fields fields() {
+    return {field("tenant", &iam::User::tenant, ""), field("name", &iam::User::name, ""),
+            field("fullName", &iam::User::full_name, ""), field("email", &iam::User::email, ""),
+            field("disabled", &iam::User::disabled, "")};
+  }
 };
 template <>
 struct Shape<iam::Service> {
   static constexpr std::string_view name = "DirectoryService";
-  static constexpr auto fields =
-      std::make_tuple(field("tenant", &iam::Service::tenant, ""), field("name", &iam::Service::name, ""),
-                      field("disabled", &iam::Service::disabled, ""));
+  static Fields fields() {
+    return {field("tenant", &iam::Service::tenant, ""), field("name", &iam::Service::name, ""),
+            field("disabled", &iam::Service::disabled, "")};
+  }
 };
 template <>
 struct Shape<iam::Group> {
   static constexpr std::string_view name = "DirectoryGroup";
-  static constexpr auto fields =
-      std::make_tuple(field("tenant", &iam::Group::tenant, ""), field("name", &iam::Group::name, ""),
-                      field("members", &iam::Group::members, ""));
+  static Fields fields() {
+    return {field("tenant", &iam::Group::tenant, ""), field("name", &iam::Group::name, ""),
+            field("members", &iam::Group::members, "")};
+  }
 };
 template <>
 struct Shape<iam::Quota> {
   static constexpr std::string_view name = "DirectoryQuota";
-  static constexpr auto fields =
-      std::make_tuple(field("tenant", &iam::Quota::tenant, ""), field("name", &iam::Quota::name, ""),
-                      field("scope", &iam::Quota::scope, ""), field("blobBytes", &iam::Quota::blob_bytes, ""),
-                      field("blobObjects", &iam::Quota::blob_objects, ""),
-                      field("requestsPerSecond", &iam::Quota::requests_per_second, ""),
-                      field("concurrentJobs", &iam::Quota::concurrent_jobs, ""));
+  static Fields fields() {
+    return {field("tenant", &iam::Quota::tenant, ""),
+            field("name", &iam::Quota::name, ""),
+            field("scope", &iam::Quota::scope, ""),
+            field("blobBytes", &iam::Quota::blob_bytes, ""),
+            field("blobObjects", &iam::Quota::blob_objects, ""),
+            field("requestsPerSecond", &iam::Quota::requests_per_second, ""),
+            field("concurrentJobs", &iam::Quota::concurrent_jobs, "")};
+  }
 };
 template <>
 struct Shape<iam::Certificate> {
   static constexpr std::string_view name = "DirectoryCertificate";
-  static constexpr auto fields = std::make_tuple(field("fingerprint", &iam::Certificate::fingerprint, ""),
-                                                 field("principal", &iam::Certificate::principal, ""));
+  static Fields fields() {
+    return {field("fingerprint", &iam::Certificate::fingerprint, ""),
+            field("principal", &iam::Certificate::principal, "")};
+  }
 };
 template <>
 struct Shape<iam::Password> {
   static constexpr std::string_view name = "DirectoryPassword";
-  static constexpr auto fields = std::make_tuple(field("principal", &iam::Password::principal, ""),
-                                                 field("hash", &iam::Password::hash, "").secret());
+  static Fields fields() {
+    return {field("principal", &iam::Password::principal, ""), field("hash", &iam::Password::hash, "").secret()};
+  }
 };
 template <>
 struct Shape<iam::Rule> {
   static constexpr std::string_view name = "Rule";
-  static constexpr auto fields = std::make_tuple(
-      field("effect", &iam::Rule::effect, "allow, or forbid, which wins over every allow."),
-      field("actions", &iam::Rule::actions, "What may be done: blob.read, blob.*, *.list, *.")
-          .required()
-          .length(1, 100)
-          .text({iam::is_action_pattern, iam::kActionRule}),
-      field("except", &iam::Rule::except, "Actions the rule does not speak of after all.")
-          .length(0, 100)
-          .text({iam::is_action_pattern, iam::kActionRule}),
-      field("resources", &iam::Rule::resources, "Paths below the scope of the binding; '*' stands for anything.")
-          .length(1, 100));
+  static Fields fields() {
+    return {field("effect", &iam::Rule::effect, "allow, or forbid, which wins over every allow."),
+            field("actions", &iam::Rule::actions, "What may be done: blob.read, blob.*, *.list, *.")
+                .required()
+                .length(1, 100)
+                .text({iam::is_action_pattern, iam::kActionRule}),
+            field("except", &iam::Rule::except, "Actions the rule does not speak of after all.")
+                .length(0, 100)
+                .text({iam::is_action_pattern, iam::kActionRule}),
+            field("resources", &iam::Rule::resources, "Paths below the scope of the binding; '*' stands for anything.")
+                .length(1, 100)};
+  }
 };
 template <>
 struct Shape<iam::Role> {
   static constexpr std::string_view name = "DirectoryRole";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &iam::Role::name, ""), field("rules", &iam::Role::rules, ""));
+  static Fields fields() { return {field("name", &iam::Role::name, ""), field("rules", &iam::Role::rules, "")}; }
 };
 template <>
 struct Shape<iam::Binding> {
   static constexpr std::string_view name = "DirectoryBinding";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &iam::Binding::name, ""), field("role", &iam::Binding::role, ""),
-                      field("subjects", &iam::Binding::subjects, ""), field("scope", &iam::Binding::scope, ""));
+  static Fields fields() {
+    return {field("name", &iam::Binding::name, ""), field("role", &iam::Binding::role, ""),
+            field("subjects", &iam::Binding::subjects, ""), field("scope", &iam::Binding::scope, "")};
+  }
 };
 template <>
 struct Shape<iam::Restriction> {
   static constexpr std::string_view name = "Restriction";
-  static constexpr auto fields =
-      std::make_tuple(field("actions", &iam::Restriction::actions, "What the token may be used for.")
-                          .length(1, 100)
-                          .text({iam::is_action_pattern, iam::kActionRule}),
-                      field("scope", &iam::Restriction::scope, "Where: this scope and everything below it."));
+  static Fields fields() {
+    return {field("actions", &iam::Restriction::actions, "What the token may be used for.")
+                .length(1, 100)
+                .text({iam::is_action_pattern, iam::kActionRule}),
+            field("scope", &iam::Restriction::scope, "Where: this scope and everything below it.")};
+  }
 };
 template <>
 struct Shape<iam::TransferGrant> {
   static constexpr std::string_view name = "DirectoryTransferGrant";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &iam::TransferGrant::name, ""), field("from", &iam::TransferGrant::from, ""),
-      field("to", &iam::TransferGrant::to, ""), field("scope", &iam::TransferGrant::scope, ""),
-      field("resources", &iam::TransferGrant::resources, ""), field("reason", &iam::TransferGrant::reason, ""),
-      field("grantedBy", &iam::TransferGrant::granted_by, ""), field("expiresUs", &iam::TransferGrant::expires_us, ""));
+  static Fields fields() {
+    return {field("name", &iam::TransferGrant::name, ""),
+            field("from", &iam::TransferGrant::from, ""),
+            field("to", &iam::TransferGrant::to, ""),
+            field("scope", &iam::TransferGrant::scope, ""),
+            field("resources", &iam::TransferGrant::resources, ""),
+            field("reason", &iam::TransferGrant::reason, ""),
+            field("grantedBy", &iam::TransferGrant::granted_by, ""),
+            field("expiresUs", &iam::TransferGrant::expires_us, "")};
+  }
 };
 
 }  // namespace falaj

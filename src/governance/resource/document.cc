@@ -53,12 +53,13 @@ struct falaj::Shape<falaj::resource::Envelope> {
   using E = resource::Envelope;
   static constexpr std::string_view name = "Resource";
   static constexpr std::string_view kVersions[] = {resource::kApiVersion};
-  static constexpr auto fields =
-      std::make_tuple(field("apiVersion", &E::api_version, "The version of this format.").required().one_of(kVersions),
-                      field("kind", &E::kind, "What it is.").required(),
-                      field("metadata", &E::metadata, "Its name and place.").required(),
-                      field("spec", &E::spec, "What is declared; each kind has its own."),
-                      field("status", &E::status, "What the platform says of it; left aside when applied."));
+  static Fields fields() {
+    return {field("apiVersion", &E::api_version, "The version of this format.").required().one_of(kVersions),
+            field("kind", &E::kind, "What it is.").required(),
+            field("metadata", &E::metadata, "Its name and place.").required(),
+            field("spec", &E::spec, "What is declared; each kind has its own."),
+            field("status", &E::status, "What the platform says of it; left aside when applied.")};
+  }
 };
 
 namespace falaj::resource {

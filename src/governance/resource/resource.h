@@ -86,16 +86,17 @@ template <>
 struct falaj::Shape<falaj::resource::Metadata> {
   using M = resource::Metadata;
   static constexpr std::string_view name = "Metadata";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &M::name, "Unique among those of its kind in the same project, tenant or platform.")
-          .required()
-          .text({is_name, kNameRule}),
-      field("tenant", &M::tenant, "The tenant it belongs to.").text({is_name, kNameRule}),
-      field("project", &M::project, "The project of the tenant it belongs to.").text({is_name, kNameRule}),
-      field("labels", &M::labels, "Short words to select by.").length(0, 64),
-      field("annotations", &M::annotations, "Anything worth keeping.").length(0, 64),
-      field("description", &M::description, "One sentence for people.").length(0, 1024),
-      field("revision", &M::revision,
-            "If given, the change is refused unless this is the current one; 0 = it must not exist.")
-          .range(0, 1'000'000'000));
+  static Fields fields() {
+    return {field("name", &M::name, "Unique among those of its kind in the same project, tenant or platform.")
+                .required()
+                .text({is_name, kNameRule}),
+            field("tenant", &M::tenant, "The tenant it belongs to.").text({is_name, kNameRule}),
+            field("project", &M::project, "The project of the tenant it belongs to.").text({is_name, kNameRule}),
+            field("labels", &M::labels, "Short words to select by.").length(0, 64),
+            field("annotations", &M::annotations, "Anything worth keeping.").length(0, 64),
+            field("description", &M::description, "One sentence for people.").length(0, 1024),
+            field("revision", &M::revision,
+                  "If given, the change is refused unless this is the current one; 0 = it must not exist.")
+                .range(0, 1'000'000'000)};
+  }
 };

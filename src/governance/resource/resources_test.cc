@@ -500,7 +500,7 @@ struct ThingSpec {
 template <>
 struct falaj::Shape<falaj::resource::ThingSpec> {
   static constexpr std::string_view name = "ThingSpec";
-  static constexpr auto fields = std::make_tuple(field("size", &resource::ThingSpec::size, "How large."));
+  static Fields fields() { return {field("size", &resource::ThingSpec::size, "How large.")}; }
 };
 
 namespace falaj::resource {

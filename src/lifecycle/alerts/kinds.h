@@ -67,56 +67,62 @@ template <>
 struct Shape<alerts::RuleSpec> {
   using T = alerts::RuleSpec;
   static constexpr std::string_view name = "AlertRuleSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("on", &T::on, "What is watched.").required().one_of(alerts::kSignals),
-      field("metric", &T::metric, "With on: metric, which of the server's own; /metrics lists them.").length(0, 200),
-      field("select", &T::select,
-            "Only signals with these labels, such as endpoint, variant, monitor, column, queue; '*' stands for "
-            "anything.")
-          .length(0, 16),
-      field("threshold", &T::threshold,
-            "Seconds for latency and queueWait, a share for errors, a number otherwise; absent, with findings of "
-            "monitors: each of them."),
-      field("when", &T::when, "On which side of the threshold.").one_of(alerts::kWhens),
-      field("window", &T::window_us, "Over how long errors, failures, cost and counters are looked at.")
-          .duration()
-          .range(10 * alerts::kSecondUs, 366 * alerts::kDayUs),
-      field("for", &T::for_us, "It must hold so long before anybody is told.").duration().range(0, 30 * alerts::kDayUs),
-      field("severity", &T::severity, "How bad it is.").one_of(alerts::kSeverities),
-      field("groupBy", &T::group_by,
-            "Signals with equal values of these labels are one alert; [rule]: all of them; absent: each is its own.")
-          .length(0, 16)
-          .text({is_name, kNameRule}),
-      field("coolDown", &T::cool_down_us, "Once resolved it does not fire again for so long.")
-          .duration()
-          .range(0, 30 * alerts::kDayUs),
-      field("repeat", &T::repeat_us, "Whoever was told is told again after so long; 0: once is enough.")
-          .duration()
-          .range(0, 365 * alerts::kDayUs),
-      field("labels", &T::labels, "More labels of its alerts, to route and to silence by.").length(0, 32),
-      field("notify", &T::notify, "Channels, by name.").length(0, 16).text({is_name, kNameRule}),
-      field("suspended", &T::suspended, "Whether it rests; what it fired is resolved."));
+  static Fields fields() {
+    return {
+        field("on", &T::on, "What is watched.").required().one_of(alerts::kSignals),
+        field("metric", &T::metric, "With on: metric, which of the server's own; /metrics lists them.").length(0, 200),
+        field("select", &T::select,
+              "Only signals with these labels, such as endpoint, variant, monitor, column, queue; '*' stands for "
+              "anything.")
+            .length(0, 16),
+        field("threshold", &T::threshold,
+              "Seconds for latency and queueWait, a share for errors, a number otherwise; absent, with findings of "
+              "monitors: each of them."),
+        field("when", &T::when, "On which side of the threshold.").one_of(alerts::kWhens),
+        field("window", &T::window_us, "Over how long errors, failures, cost and counters are looked at.")
+            .duration()
+            .range(10 * alerts::kSecondUs, 366 * alerts::kDayUs),
+        field("for", &T::for_us, "It must hold so long before anybody is told.")
+            .duration()
+            .range(0, 30 * alerts::kDayUs),
+        field("severity", &T::severity, "How bad it is.").one_of(alerts::kSeverities),
+        field("groupBy", &T::group_by,
+              "Signals with equal values of these labels are one alert; [rule]: all of them; absent: each is its own.")
+            .length(0, 16)
+            .text({is_name, kNameRule}),
+        field("coolDown", &T::cool_down_us, "Once resolved it does not fire again for so long.")
+            .duration()
+            .range(0, 30 * alerts::kDayUs),
+        field("repeat", &T::repeat_us, "Whoever was told is told again after so long; 0: once is enough.")
+            .duration()
+            .range(0, 365 * alerts::kDayUs),
+        field("labels", &T::labels, "More labels of its alerts, to route and to silence by.").length(0, 32),
+        field("notify", &T::notify, "Channels, by name.").length(0, 16).text({is_name, kNameRule}),
+        field("suspended", &T::suspended, "Whether it rests; what it fired is resolved.")};
+  }
 };
 template <>
 struct Shape<alerts::ChannelSpec> {
   using T = alerts::ChannelSpec;
   static constexpr std::string_view name = "ChannelSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("type", &T::type, "Who is told.").required().one_of(alerts::kChannelTypes),
-      field("url", &T::url, "Where to; webhooks.hosts of the server's settings must allow it.")
-          .length(0, static_cast<std::int64_t>(outbox::kReceiverUrlMax)),
-      field("urlSecret", &T::url_secret, "Instead of url: the secret that holds it, as such of Slack are secret.")
-          .length(0, 200),
-      field("secret", &T::secret,
-            "A secret, by name: what webhooks are signed with, the token for an Alertmanager, the password of mail. "
-            "TENANT/PROJECT/NAME for a channel of the platform.")
-          .length(0, 200),
-      field("server", &T::server, "Of mail: HOST or HOST:PORT.").length(0, 255),
-      field("tls", &T::tls, "Of mail.").one_of(alerts::kTlsWays),
-      field("user", &T::user, "Of mail: who logs in; nobody when absent.").length(0, 254),
-      field("from", &T::from, "Of mail: its sender.").length(0, 254),
-      field("to", &T::to, "Of mail: who gets it.").length(0, 50).text({net::is_mail_address, net::kMailAddressRule}),
-      field("sendResolved", &T::send_resolved, "Whether it is also told when it is over."));
+  static Fields fields() {
+    return {
+        field("type", &T::type, "Who is told.").required().one_of(alerts::kChannelTypes),
+        field("url", &T::url, "Where to; webhooks.hosts of the server's settings must allow it.")
+            .length(0, static_cast<std::int64_t>(outbox::kReceiverUrlMax)),
+        field("urlSecret", &T::url_secret, "Instead of url: the secret that holds it, as such of Slack are secret.")
+            .length(0, 200),
+        field("secret", &T::secret,
+              "A secret, by name: what webhooks are signed with, the token for an Alertmanager, the password of mail. "
+              "TENANT/PROJECT/NAME for a channel of the platform.")
+            .length(0, 200),
+        field("server", &T::server, "Of mail: HOST or HOST:PORT.").length(0, 255),
+        field("tls", &T::tls, "Of mail.").one_of(alerts::kTlsWays),
+        field("user", &T::user, "Of mail: who logs in; nobody when absent.").length(0, 254),
+        field("from", &T::from, "Of mail: its sender.").length(0, 254),
+        field("to", &T::to, "Of mail: who gets it.").length(0, 50).text({net::is_mail_address, net::kMailAddressRule}),
+        field("sendResolved", &T::send_resolved, "Whether it is also told when it is over.")};
+  }
 };
 
 }  // namespace falaj

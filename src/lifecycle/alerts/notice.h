@@ -39,14 +39,21 @@ template <>
 struct falaj::Shape<falaj::alerts::Notice> {
   using T = alerts::Notice;
   static constexpr std::string_view name = "AlertNotice";
-  static constexpr auto fields = std::make_tuple(
-      field("event", &T::event, "The event."), field("alert", &T::alert, "The alert."),
-      field("what", &T::what, "What happened."), field("state", &T::state, "firing or resolved."),
-      field("rule", &T::rule, "Its rule."), field("tenant", &T::tenant, "Whose."),
-      field("project", &T::project, "Whose."), field("why", &T::why, "In words."), field("at_us", &T::at_us, "When."),
-      field("since_us", &T::since_us, "It has been so since."), field("fired_us", &T::fired_us, "When it fired."),
-      field("resolved_us", &T::resolved_us, "When it was over."),
-      field("repeat_us", &T::repeat_us, "Told again after."),
-      field("acknowledged", &T::acknowledged, "Whether somebody has seen it."),
-      field("about", &T::about, "What it is about."));
+  static Fields fields() {
+    return {field("event", &T::event, "The event."),
+            field("alert", &T::alert, "The alert."),
+            field("what", &T::what, "What happened."),
+            field("state", &T::state, "firing or resolved."),
+            field("rule", &T::rule, "Its rule."),
+            field("tenant", &T::tenant, "Whose."),
+            field("project", &T::project, "Whose."),
+            field("why", &T::why, "In words."),
+            field("at_us", &T::at_us, "When."),
+            field("since_us", &T::since_us, "It has been so since."),
+            field("fired_us", &T::fired_us, "When it fired."),
+            field("resolved_us", &T::resolved_us, "When it was over."),
+            field("repeat_us", &T::repeat_us, "Told again after."),
+            field("acknowledged", &T::acknowledged, "Whether somebody has seen it."),
+            field("about", &T::about, "What it is about.")};
+  }
 };

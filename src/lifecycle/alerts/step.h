@@ -101,9 +101,13 @@ template <>
 struct falaj::Shape<falaj::alerts::About> {
   using T = alerts::About;
   static constexpr std::string_view name = "AlertAbout";
-  static constexpr auto fields = std::make_tuple(
-      field("subject", &T::subject, "What it is about."), field("severity", &T::severity, "How bad it is."),
-      field("value", &T::value, "Of the worst signal."), field("text", &T::text, "In words."),
-      field("signals", &T::signals, "How many are grouped in it."), field("labels", &T::labels, "Its labels."),
-      field("notify", &T::notify, "Channels that are told."));
+  static Fields fields() {
+    return {field("subject", &T::subject, "What it is about."),
+            field("severity", &T::severity, "How bad it is."),
+            field("value", &T::value, "Of the worst signal."),
+            field("text", &T::text, "In words."),
+            field("signals", &T::signals, "How many are grouped in it."),
+            field("labels", &T::labels, "Its labels."),
+            field("notify", &T::notify, "Channels that are told.")};
+  }
 };

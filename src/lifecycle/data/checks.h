@@ -46,12 +46,17 @@ template <>
 struct falaj::Shape<falaj::data::CheckResult> {
   using S = data::CheckResult;
   static constexpr std::string_view name = "CheckResult";
-  static constexpr auto fields = std::make_tuple(
-      field("expectation", &S::expectation, "Whose rule it is."), field("check", &S::check, "What was checked."),
-      field("column", &S::column, "Of which column, or columns."),
-      field("action", &S::action, "warn or refuse, when it does not hold."), field("held", &S::held, "Whether it did."),
-      field("rows", &S::rows, "That were checked."), field("failing", &S::failing, "Of those."),
-      field("said", &S::said, "In words."), field("examples", &S::examples, "Rows that fail, with their values."),
-      field("version", &S::version, "That came of the rows; absent when they were refused."),
-      field("at_us", &S::at_us, "When, in microseconds since 1970."));
+  static Fields fields() {
+    return {field("expectation", &S::expectation, "Whose rule it is."),
+            field("check", &S::check, "What was checked."),
+            field("column", &S::column, "Of which column, or columns."),
+            field("action", &S::action, "warn or refuse, when it does not hold."),
+            field("held", &S::held, "Whether it did."),
+            field("rows", &S::rows, "That were checked."),
+            field("failing", &S::failing, "Of those."),
+            field("said", &S::said, "In words."),
+            field("examples", &S::examples, "Rows that fail, with their values."),
+            field("version", &S::version, "That came of the rows; absent when they were refused."),
+            field("at_us", &S::at_us, "When, in microseconds since 1970.")};
+  }
 };

@@ -135,20 +135,22 @@ template <>
 struct falaj::Shape<falaj::data::CutDataset> {
   using S = data::CutDataset;
   static constexpr std::string_view name = "CutDataset";
-  static constexpr auto fields =
-      std::make_tuple(field("dataset", &S::dataset, "Its name."), field("rows", &S::rows, "Rows that go."),
-                      field("held", &S::held, "Versions that had some: they are erased."),
-                      field("version", &S::version, "What is left of the newest; absent when that had none of them."));
+  static Fields fields() {
+    return {field("dataset", &S::dataset, "Its name."), field("rows", &S::rows, "Rows that go."),
+            field("held", &S::held, "Versions that had some: they are erased."),
+            field("version", &S::version, "What is left of the newest; absent when that had none of them.")};
+  }
 };
 template <>
 struct falaj::Shape<falaj::data::ErasureReport> {
   using S = data::ErasureReport;
   static constexpr std::string_view name = "ErasureReport";
-  static constexpr auto fields = std::make_tuple(
-      field("datasets", &S::datasets, "That had such rows."),
-      field("versions", &S::versions, "NAME@NUMBER: made of such versions, without such rows of their own."),
-      field("runs", &S::runs, "Made with one of all those."),
-      field("logged_models", &S::logged_models, "Of such runs."),
-      field("models", &S::models, "NAME/VERSION: registered from such runs or models."),
-      field("shared", &S::shared, "Objects that stay, as something else has the same content."));
+  static Fields fields() {
+    return {field("datasets", &S::datasets, "That had such rows."),
+            field("versions", &S::versions, "NAME@NUMBER: made of such versions, without such rows of their own."),
+            field("runs", &S::runs, "Made with one of all those."),
+            field("logged_models", &S::logged_models, "Of such runs."),
+            field("models", &S::models, "NAME/VERSION: registered from such runs or models."),
+            field("shared", &S::shared, "Objects that stay, as something else has the same content.")};
+  }
 };

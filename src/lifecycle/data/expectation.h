@@ -51,34 +51,36 @@ template <>
 struct falaj::Shape<falaj::data::RuleSpec> {
   using S = data::RuleSpec;
   static constexpr std::string_view name = "RuleSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("check", &S::check, "What is checked.").required().one_of(data::kChecks),
-      field("column", &S::column, "Of which column.").length(0, 255),
-      field("columns", &S::columns, "unique: these together.").length(0, 16),
-      field("type", &S::type, "type: every value, as text, is one of this type.").length(0, 20),
-      field("min", &S::min, "range and rows: the least allowed."),
-      field("max", &S::max, "range and rows: the greatest allowed."),
-      field("values", &S::values, "set: all that are allowed, as text.").length(0, 1000),
-      field("pattern", &S::pattern,
-            "pattern: digits, letters, upper, lower, alphanumeric, ascii, email, uuid, iso-date, url or any.")
-          .length(0, 20),
-      field("shortest", &S::shortest, "pattern: least characters.").range(0, 1'000'000),
-      field("longest", &S::longest, "pattern: most characters.").range(0, 1'000'000),
-      field("share", &S::share, "Share of the rows that may fail, 0 to 1; nulls: that may be missing."),
-      field("within", &S::within_us, "freshness: the newest value is at most this old.")
-          .duration()
-          .range(1'000'000, 3'153'600'000'000'000),
-      field("version", &S::version, "distribution: the version to compare with; the newest when absent.")
-          .range(1, INT64_MAX),
-      field("distance", &S::distance, "distribution: greatest population stability index."));
+  static Fields fields() {
+    return {field("check", &S::check, "What is checked.").required().one_of(data::kChecks),
+            field("column", &S::column, "Of which column.").length(0, 255),
+            field("columns", &S::columns, "unique: these together.").length(0, 16),
+            field("type", &S::type, "type: every value, as text, is one of this type.").length(0, 20),
+            field("min", &S::min, "range and rows: the least allowed."),
+            field("max", &S::max, "range and rows: the greatest allowed."),
+            field("values", &S::values, "set: all that are allowed, as text.").length(0, 1000),
+            field("pattern", &S::pattern,
+                  "pattern: digits, letters, upper, lower, alphanumeric, ascii, email, uuid, iso-date, url or any.")
+                .length(0, 20),
+            field("shortest", &S::shortest, "pattern: least characters.").range(0, 1'000'000),
+            field("longest", &S::longest, "pattern: most characters.").range(0, 1'000'000),
+            field("share", &S::share, "Share of the rows that may fail, 0 to 1; nulls: that may be missing."),
+            field("within", &S::within_us, "freshness: the newest value is at most this old.")
+                .duration()
+                .range(1'000'000, 3'153'600'000'000'000),
+            field("version", &S::version, "distribution: the version to compare with; the newest when absent.")
+                .range(1, INT64_MAX),
+            field("distance", &S::distance, "distribution: greatest population stability index.")};
+  }
 };
 template <>
 struct falaj::Shape<falaj::data::ExpectationSpec> {
   using S = data::ExpectationSpec;
   static constexpr std::string_view name = "ExpectationSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("dataset", &S::dataset, "Whose new rows are checked.").required().length(1, 63),
-      field("action", &S::action, "refuse: rows that fail do not come in, nor any with them; warn: they do.")
-          .one_of(data::kActions),
-      field("rules", &S::rules, "What must hold of the rows that come in.").required().length(1, 200));
+  static Fields fields() {
+    return {field("dataset", &S::dataset, "Whose new rows are checked.").required().length(1, 63),
+            field("action", &S::action, "refuse: rows that fail do not come in, nor any with them; warn: they do.")
+                .one_of(data::kActions),
+            field("rules", &S::rules, "What must hold of the rows that come in.").required().length(1, 200)};
+  }
 };

@@ -135,45 +135,56 @@ template <>
 struct falaj::Shape<falaj::data::ColumnSpec> {
   using S = data::ColumnSpec;
   static constexpr std::string_view name = "ColumnSpec";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &S::name, "As files and queries call it.").required().length(1, 255),
-                      field("type", &S::type, "What it holds.").required().one_of(data::kTypeNames),
-                      field("nullable", &S::nullable, "Whether a value may be missing."),
-                      field("description", &S::description, "For people.").length(0, 4000));
+  static Fields fields() {
+    return {field("name", &S::name, "As files and queries call it.").required().length(1, 255),
+            field("type", &S::type, "What it holds.").required().one_of(data::kTypeNames),
+            field("nullable", &S::nullable, "Whether a value may be missing."),
+            field("description", &S::description, "For people.").length(0, 4000)};
+  }
 };
 template <>
 struct falaj::Shape<falaj::data::PersonalSpec> {
   using S = data::PersonalSpec;
   static constexpr std::string_view name = "PersonalSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("subjectKey", &S::subject_key, "The column that names the person.").required().length(1, 255),
-      field("purpose", &S::purpose, "What the data is used for.").required().length(1, 2000),
-      field("basis", &S::basis, "Why that is lawful.").required().one_of(data::kBases),
-      field("retention", &S::retention_us, "How long it is kept.").duration().range(60'000'000, 3'153'600'000'000'000));
+  static Fields fields() {
+    return {field("subjectKey", &S::subject_key, "The column that names the person.").required().length(1, 255),
+            field("purpose", &S::purpose, "What the data is used for.").required().length(1, 2000),
+            field("basis", &S::basis, "Why that is lawful.").required().one_of(data::kBases),
+            field("retention", &S::retention_us, "How long it is kept.")
+                .duration()
+                .range(60'000'000, 3'153'600'000'000'000)};
+  }
 };
 template <>
 struct falaj::Shape<falaj::data::DatasetSpec> {
   using S = data::DatasetSpec;
   static constexpr std::string_view name = "DatasetSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("columns", &S::columns, "Its columns, in order.").required().length(1, 2000),
-      field("key", &S::key, "Columns that together name a row.").length(0, 16),
-      field("time", &S::time, "The column that says when a row happened; a timestamp or date.").length(0, 255),
-      field("partition", &S::partition, "Files are cut by this much of the time column.").one_of(data::kPartitions),
-      field("major", &S::major, "Raised when columns change otherwise than by being added.").range(1, 1'000'000),
-      field("zone", &S::zone, "Residency zone of its files; the project's when absent.").length(0, 63),
-      field("personal", &S::personal, "Set when rows are about people."));
+  static Fields fields() {
+    return {
+        field("columns", &S::columns, "Its columns, in order.").required().length(1, 2000),
+        field("key", &S::key, "Columns that together name a row.").length(0, 16),
+        field("time", &S::time, "The column that says when a row happened; a timestamp or date.").length(0, 255),
+        field("partition", &S::partition, "Files are cut by this much of the time column.").one_of(data::kPartitions),
+        field("major", &S::major, "Raised when columns change otherwise than by being added.").range(1, 1'000'000),
+        field("zone", &S::zone, "Residency zone of its files; the project's when absent.").length(0, 63),
+        field("personal", &S::personal, "Set when rows are about people.")};
+  }
 };
 template <>
 struct falaj::Shape<falaj::data::ColumnStats> {
   using S = data::ColumnStats;
   static constexpr std::string_view name = "ColumnStats";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &S::name, "The column."), field("type", &S::type, "What it holds."),
-      field("nulls", &S::nulls, "Missing values."), field("distinct", &S::distinct, "Different values, estimated."),
-      field("min", &S::min, "The least."), field("max", &S::max, "The greatest."),
-      field("mean", &S::mean, "Of numbers."), field("deviation", &S::deviation, "Standard deviation, of numbers."),
-      field("quantiles", &S::quantiles, "0.01, 0.05, 0.25, 0.5, 0.75, 0.95 and 0.99, estimated; of numbers."),
-      field("top", &S::top, "Most frequent values; of text and booleans."),
-      field("top_counts", &S::top_counts, "About how often each of them occurs."));
+  static Fields fields() {
+    return {field("name", &S::name, "The column."),
+            field("type", &S::type, "What it holds."),
+            field("nulls", &S::nulls, "Missing values."),
+            field("distinct", &S::distinct, "Different values, estimated."),
+            field("min", &S::min, "The least."),
+            field("max", &S::max, "The greatest."),
+            field("mean", &S::mean, "Of numbers."),
+            field("deviation", &S::deviation, "Standard deviation, of numbers."),
+            field("quantiles", &S::quantiles, "0.01, 0.05, 0.25, 0.5, 0.75, 0.95 and 0.99, estimated; of numbers."),
+            field("top", &S::top, "Most frequent values; of text and booleans."),
+            field("top_counts", &S::top_counts, "About how often each of them occurs.")};
+  }
 };

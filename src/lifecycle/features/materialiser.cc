@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::size_t kEntitiesPerWrite = 512;
 constexpr std::uint64_t kEventsPerSettle = 4096;
+constexpr int kBeginTries = 10;
 constexpr sys::Micros kReadersMoveOn = std::chrono::seconds(10);
 
 std::int64_t count_beyond(table::Workspace& room, const Definition& definition, std::int64_t end_us) {
@@ -218,14 +219,26 @@ OnlineView Materialiser::begin(const Where& where, const Definition& definition,
   });
 }
 
-OnlineView Materialiser::begin_paused(const Where& where, const Definition& definition, const Materialise& how,
-                                      const data::Version& version, const sql::Act& act) {
-  OnlineView row;
-  paused_(where, definition.spec.dataset, [&] {
-    row = begin(where, definition, how, version, act);
-    return !row.done || row.done->generation != row.running->generation;
-  });
-  return row;
+// A flush between looking for the newest version and the pause would leave its rows in neither: not in that version,
+// and no longer among those that are brought again into a new space.
+OnlineView Materialiser::begin_checked(const Where& where, const Definition& definition, const Materialise& how,
+                                       const sql::Act& act, const table::Workspace::Watch& watch) {
+  const auto& dataset = definition.spec.dataset;
+  for (int tries_left = kBeginTries; tries_left > 0; --tries_left) {
+    const auto version = datasets_.version(where, dataset, std::nullopt);
+    check(where, definition, how, version, act, watch);
+    std::optional<OnlineView> row;
+    paused_(where, dataset, [&] {
+      const auto newest = datasets_.version(where, dataset, std::nullopt);
+      if (covered(where, newest) != covered(where, version)) return false;
+      row = begin(where, definition, how, version, act);
+      return !row->done || row->done->generation != row->running->generation;
+    });
+    if (row) return *row;
+  }
+  throw Error(Code::conflict, fmt::format("pushed rows became versions of dataset '{}' faster than feature view '{}' "
+                                          "could look at them; try again",
+                                          dataset, definition.name));
 }
 
 Materialiser::Filled Materialiser::fill(const Where& where, const Definition& definition, const OnlineView& row,
@@ -285,14 +298,12 @@ OnlineView Materialiser::run(const Where& where, const std::string& name, const 
                                            name));
   UnderWay way(*this, *definition);
   views_.need_mark(act);
-  const auto version = datasets_.version(where, definition->spec.dataset, std::nullopt);
-  check(where, *definition, how, version, act, watch);
   const auto before = views_.find(definition->meaning);
-  auto row = begin_paused(where, *definition, how, version, act);
+  auto row = begin_checked(where, *definition, how, act, watch);
   const bool resumed = before && before->running && before->running->number == row.running->number;
   row = finish(where, *definition, row, way, act, watch);
   // That was of an earlier call; what this one asks for comes after it.
-  if (resumed) row = finish(where, *definition, begin_paused(where, *definition, how, version, act), way, act, watch);
+  if (resumed) row = finish(where, *definition, begin_checked(where, *definition, how, act, watch), way, act, watch);
   sweep(row, act);
   return row;
 }

@@ -45,8 +45,8 @@ class Materialiser {
             std::int64_t end_us);
   void check(const Where& where, const Definition& definition, const Materialise& how, const data::Version& version,
              const sql::Act& act, const table::Workspace::Watch& watch);
-  OnlineView begin_paused(const Where& where, const Definition& definition, const Materialise& how,
-                          const data::Version& version, const sql::Act& act);
+  OnlineView begin_checked(const Where& where, const Definition& definition, const Materialise& how,
+                           const sql::Act& act, const table::Workspace::Watch& watch);
   std::uint64_t covered(const Where& where, const data::Version& version);
   OnlineView begin(const Where& where, const Definition& definition, const Materialise& how,
                    const data::Version& version, const sql::Act& act);

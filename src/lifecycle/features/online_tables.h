@@ -116,30 +116,41 @@ template <>
 struct falaj::Shape<falaj::features::Measured> {
   using T = features::Measured;
   static constexpr std::string_view name = "MeasuredFeature";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "The feature."), field("entities", &T::entities, "Over how many entities."),
-      field("nulls", &T::nulls, "For how many it is null."), field("mean", &T::mean, "Of numbers."),
-      field("deviation", &T::deviation, "Standard deviation, of numbers."),
-      field("distance", &T::distance, "Greatest difference of the distribution from the full pass before (0 to 1)."),
-      field("quantiles", &T::quantiles, "0.01, 0.05, 0.25, 0.5, 0.75, 0.95 and 0.99; of numbers."),
-      field("sketch", &T::sketch, "The distribution, to compare others with."));
+  static Fields fields() {
+    return {
+        field("name", &T::name, "The feature."),
+        field("entities", &T::entities, "Over how many entities."),
+        field("nulls", &T::nulls, "For how many it is null."),
+        field("mean", &T::mean, "Of numbers."),
+        field("deviation", &T::deviation, "Standard deviation, of numbers."),
+        field("distance", &T::distance, "Greatest difference of the distribution from the full pass before (0 to 1)."),
+        field("quantiles", &T::quantiles, "0.01, 0.05, 0.25, 0.5, 0.75, 0.95 and 0.99; of numbers."),
+        field("sketch", &T::sketch, "The distribution, to compare others with.")};
+  }
 };
 template <>
 struct falaj::Shape<falaj::features::Pass> {
   using T = features::Pass;
   static constexpr std::string_view name = "Pass";
-  static constexpr auto fields = std::make_tuple(
-      field("number", &T::number, "Counts up."), field("generation", &T::generation, "Where it went."),
-      field("version", &T::version, "Of the dataset."), field("rows", &T::rows, "Of that version."),
-      field("end_us", &T::end_us, "Events up to then."), field("beyond", &T::beyond, "Rows that happened later."));
+  static Fields fields() {
+    return {
+        field("number", &T::number, "Counts up."),         field("generation", &T::generation, "Where it went."),
+        field("version", &T::version, "Of the dataset."),  field("rows", &T::rows, "Of that version."),
+        field("end_us", &T::end_us, "Events up to then."), field("beyond", &T::beyond, "Rows that happened later.")};
+  }
 };
 template <>
 struct falaj::Shape<falaj::features::OnlineState> {
   using T = features::OnlineState;
   static constexpr std::string_view name = "OnlineState";
-  static constexpr auto fields = std::make_tuple(
-      field("done", &T::done, "What is read."), field("running", &T::running, "What was begun."),
-      field("passes", &T::passes, "Numbers given."), field("generations", &T::generations, "Numbers given."),
-      field("swept", &T::swept, "Up to which generations are erased."), field("problem", &T::problem, "The last."),
-      field("measured", &T::measured, "By the last full pass."), field("changed_us", &T::changed_us, "When."));
+  static Fields fields() {
+    return {field("done", &T::done, "What is read."),
+            field("running", &T::running, "What was begun."),
+            field("passes", &T::passes, "Numbers given."),
+            field("generations", &T::generations, "Numbers given."),
+            field("swept", &T::swept, "Up to which generations are erased."),
+            field("problem", &T::problem, "The last."),
+            field("measured", &T::measured, "By the last full pass."),
+            field("changed_us", &T::changed_us, "When.")};
+  }
 };

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -197,6 +198,23 @@ TEST_P(OnlineTest, APushIsKnownWhenItReturnsAndOnce) {
   EXPECT_FALSE(online_->pushes().flush(kFlights, "events", act()) == std::nullopt);
   EXPECT_EQ(online_->pushes().flush(kFlights, "events", act()), std::nullopt);
   EXPECT_EQ(one("total", "a"), "1.3E1 present");
+}
+
+TEST_P(OnlineTest, AFlushWhileAPassBeginsTakesNothingBack) {
+  declare_events();
+  declare_view(kView);
+  f_.ingest("events", fmt::format("t,known,k,v,w\n{0},{0},a,5,x\n", time_text(now() - kSecond)));
+  materialise();
+  push({row(now(), "a", 7)});
+  bool flushed = false;
+  Materialiser interrupted(*f_.base.database, online_->views(), *f_.datasets, f_.base.clock, *f_.base.metrics,
+                           [&](const Where& where, const std::string& dataset, const std::function<bool()>& begin) {
+                             if (!std::exchange(flushed, true)) online_->pushes().flush(where, dataset, act());
+                             online_->pushes().pause(where, dataset, begin);
+                           });
+  EXPECT_EQ(interrupted.run(kFlights, "view", {{}, true}, act()).done->version, 2);
+  EXPECT_EQ(one("v", "a"), "7E0 present");
+  EXPECT_EQ(one("total", "a"), "1.2E1 present");
 }
 
 TEST_P(OnlineTest, RefusesAPushThatIsWrongAsAWhole) {

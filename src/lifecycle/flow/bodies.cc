@@ -64,13 +64,18 @@ void check_job(const json::value& body, const std::string& path, Faults& faults)
 }
 
 void check_condition_body(const ConditionBody& c, bool against, const std::string& at, Faults& faults) {
-  const bool metric = !c.metric.empty(), latency = c.p99_at_most_us.has_value();
-  if (metric + c.bytes_at_most.has_value() + latency != 1)
-    faults.push_back({at, "must have one of metric, bytesAtMost and p99AtMost"});
-  if (metric && !c.at_least && !c.at_most && !c.better_by) faults.push_back({at, "needs atLeast, atMost or betterBy"});
-  if (!metric && (c.at_least || c.at_most || c.better_by || !c.run.empty())) faults.push_back({at, "needs a metric"});
+  const bool metric = !c.metric.empty(), latency = c.p99_at_most_us.has_value(), drift = c.psi_at_most.has_value();
+  if (metric + c.bytes_at_most.has_value() + latency + c.safe + drift != 1)
+    faults.push_back({at, "must have one of metric, bytesAtMost, p99AtMost, safe and psiAtMost"});
+  if (metric && !c.at_least && !c.at_most && !c.better_by && !c.spread_at_most)
+    faults.push_back({at, "needs atLeast, atMost, betterBy or, with slices, spreadAtMost"});
+  if (!metric && (c.at_least || c.at_most || c.better_by || !c.run.empty() || !c.slices.empty()))
+    faults.push_back({at, "needs a metric"});
+  if (c.spread_at_most && c.slices.empty())
+    faults.push_back({at + ".spreadAtMost", "needs 'slices', a column to slice by"});
   if (c.better_by && !against) faults.push_back({at + ".betterBy", "needs 'against', an alias to compare with"});
   if (latency != !c.endpoint.empty()) faults.push_back({at + ".endpoint", "goes with p99AtMost"});
+  if (drift != !c.monitor.empty()) faults.push_back({at + ".monitor", "goes with psiAtMost"});
   if (!(c.confidence >= 0.5) || !(c.confidence < 1))
     faults.push_back({at + ".confidence", "must be at least 0.5 and less than 1, such as 0.95"});
 }
@@ -88,6 +93,7 @@ void check_gate(const json::value& body, const std::string& path, Faults& faults
 
 void check_deploy(const json::value& body, const std::string& path, Faults& faults) {
   const auto deploy = read<DeployBody>(body, path, faults);
+  if (!deploy.canary && deploy.wait) faults.push_back({path + ".wait", "needs a canary to wait for"});
   if (!deploy.canary) return;
   if (deploy.shadow) faults.push_back({path + ".shadow", "a shadow answers nobody, so it cannot take over"});
   auto rule = *deploy.canary;

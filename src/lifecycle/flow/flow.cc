@@ -24,18 +24,24 @@ sql::Act tracking_act(const Run& run, std::string_view verb) {
   return {"system/flow", std::string(verb), run.where.scope().str(), ""};
 }
 
-// What gates of the run found, for whoever asks later why an alias was moved.
+// What gates, checks, tests and people said before an alias was moved, for whoever asks later why it was.
 json::value evidence_of(const Run& run) {
-  json::object gates;
+  json::object gates, others;
   for (const auto& instance : run.plan->instances) {
     const auto& step = run.life.steps.at(instance.id);
     const auto what = doing(run.plan->step_of(instance));
-    if (what && what->kind == "gate" && has_outputs(step.phase)) gates[instance.id] = step.outputs;
+    if (!what || !has_outputs(step.phase)) continue;
+    if (what->kind == "gate") gates[instance.id] = step.outputs;
+    if (what->kind != "check" && what->kind != "test" && what->kind != "approve") continue;
+    json::object said{{"kind", what->kind}, {"why", step.why}};
+    for (const auto* name : {"dataset", "rules", "job", "run", "by"})
+      if (const auto* value = step.outputs.is_object() ? step.outputs.get_object().if_contains(name) : nullptr)
+        said[name] = *value;
+    others[instance.id] = std::move(said);
   }
-  return json::object{{"pipeline", run.facts.pipeline},
-                      {"pipeline_run", run.facts.id},
-                      {"run", run.life.run_id},
-                      {"gates", std::move(gates)}};
+  return json::object{{"pipeline", run.facts.pipeline}, {"pipeline_run", run.facts.id},
+                      {"run", run.life.run_id},         {"cause", run.cause},
+                      {"gates", std::move(gates)},      {"checks", std::move(others)}};
 }
 
 }  // namespace

@@ -94,6 +94,7 @@ class Flow {
   // When the next is due, in wall time; INT64_MAX = when somebody asks.
   std::int64_t pass();
   std::size_t run_triggers();  // how many runs were begun
+  std::size_t forget();        // runs that pipelines do not keep any longer: how many went; called now and then
   void wake() EXCLUDES(mu_);
 
  private:

@@ -472,6 +472,30 @@ TEST_P(FlowTest, APushIsSignedAndBeginsOneRunHoweverOftenItComes) {
   EXPECT_FALSE(flow->pushed(kWhere, "p", sign(other, "s3cret"), other, reveal));
 }
 
+TEST_P(FlowTest, OldRunsAreForgottenButNotWhatASignedCallBegan) {
+  const std::string spec = "steps: [{name: a, run: {command: [x]}}], triggers: [{push: {secret: hook}}]}";
+  declare("{keep: 10d, " + spec);
+  const auto reveal = [](const std::string&) { return std::string("s3cret"); };
+  const std::string body = R"({"ref": "refs/heads/main"})";
+  const auto signature = "sha256=" + crypto::hmac_sha256(as_bytes("s3cret"), as_bytes(body)).hex();
+  const auto pushed = flow->pushed(kWhere, "p", signature, body, reveal)->facts.id;
+  finish(pushed);
+  finish(start().facts.id);
+  const auto last = finish(start().facts.id).facts.number;
+  data.base.clock.advance(std::chrono::hours(9 * 24));
+  EXPECT_EQ(flow->forget(), 0u);
+  EXPECT_EQ(flow->pushed(kWhere, "p", signature, body, reveal)->facts.id, pushed);
+  data.base.clock.advance(std::chrono::hours(2 * 24));
+  EXPECT_EQ(flow->forget(), 2u) << "the newest stays";
+  EXPECT_EQ(flow->runs().list(kWhere, {}).size(), 1u);
+  EXPECT_THROW(flow->pushed(kWhere, "p", signature, body, reveal), Error) << "nor can it be sent again";
+  EXPECT_EQ(finish(start().facts.id).facts.number, last + 1);
+  EXPECT_EQ(flow->runs().numbered(kWhere, "p", 0).life.steps.at("a").phase, StepPhase::kept);
+  data.base.clock.advance(std::chrono::hours(91 * 24));
+  flow->forget();
+  EXPECT_EQ(finish(start().facts.id).life.steps.at("a").phase, StepPhase::succeeded) << "made too long ago";
+}
+
 TEST_P(FlowTest, ItIsARunInTrackingAndWhoMayNotBeginsNothing) {
   declare("{parameters: {p: {default: q}}, steps: [{name: a, run: {command: [x]}}]}");
   const auto run = finish(start().facts.id);

@@ -37,32 +37,97 @@ std::string text_of(const Measured& m) {
   return fmt::format("{:.6g} ({:.6g} to {:.6g})", m.value, m.low, m.high);
 }
 
-Finding compare_metric(const ConditionBody& c, const Measured& ours, const VersionSeen* against) {
-  Finding out{true, fmt::format("{} {}", c.metric, text_of(ours))};
-  const auto need = [&](bool held, const std::string& what) {
-    out.held &= held;
-    out.said += fmt::format("{} {}{}", out.said.find("; ") == std::string::npos ? ";" : ",", held ? "" : "not ", what);
-  };
-  if (c.at_least) need(ours.low >= *c.at_least, fmt::format("at least {:g}", *c.at_least));
-  if (c.at_most) need(ours.high <= *c.at_most, fmt::format("at most {:g}", *c.at_most));
-  if (!c.better_by) return out;
-  if (!against) {
-    need(true, "compared, as there is nothing to compare with yet");
-    return out;
-  }
-  const auto theirs = measured(against->metrics, c.metric);
-  if (!theirs) {
-    need(false, fmt::format("comparable: version {} has no {}", against->version, c.metric));
-    return out;
-  }
+// Adds what is needed to what was said, and whether it holds.
+void need(Finding& out, bool held, const std::string& what) {
+  out.held &= held;
+  out.said += fmt::format("{} {}{}", out.said.find("; ") == std::string::npos ? ";" : ",", held ? "" : "not ", what);
+}
+
+void compare_with(const ConditionBody& c, const std::string& metric, const Measured& ours, const VersionSeen* against,
+                  Finding& out) {
+  if (!against) return need(out, true, "compared, as there is nothing to compare with yet");
+  const auto theirs = measured(against->metrics, metric);
+  if (!theirs) return need(out, false, fmt::format("comparable: version {} has no {}", against->version, metric));
   const double sign = higher_is_better(c) ? 1 : -1;
   const double gain = sign * (ours.value - theirs->value);
   const double error = std::hypot(standard_error(ours), standard_error(*theirs));
   const double sure = gain - normal_quantile(c.confidence) * error;
-  need(sure >= *c.better_by,
+  need(out, sure >= *c.better_by,
        fmt::format("better than version {} ({}) by {:g}: the gain is {:.6g}, at least {:.6g} with {:g} % confidence",
                    against->version, text_of(*theirs), *c.better_by, gain, sure, c.confidence * 100));
+}
+
+Finding compare_metric(const ConditionBody& c, const std::string& metric, const Measured& ours,
+                       const VersionSeen* against) {
+  Finding out{true, fmt::format("{} {}", metric, text_of(ours))};
+  if (c.at_least) need(out, ours.low >= *c.at_least, fmt::format("at least {:g}", *c.at_least));
+  if (c.at_most) need(out, ours.high <= *c.at_most, fmt::format("at most {:g}", *c.at_most));
+  if (c.better_by) compare_with(c, metric, ours, against, out);
   return out;
+}
+
+// Every slice must hold what the condition says; the worst is told, and how far it is from the best.
+Finding compare_slices(const ConditionBody& c, const VersionSeen& version, const VersionSeen* against) {
+  const auto prefix = fmt::format("{}/{}/", c.metric, c.slices);
+  const auto& metrics = metrics_for(c, version);
+  const double sign = higher_is_better(c) ? 1 : -1;
+  struct Slice {
+    std::string name;
+    Measured seen;
+  };
+  std::optional<Slice> best, worst;
+  std::size_t many = 0, failed = 0;
+  Finding first{true, ""};
+  for (auto it = metrics.lower_bound(prefix); it != metrics.end() && it->first.starts_with(prefix); ++it) {
+    const auto& name = it->first;
+    if (name.ends_with("_low") || name.ends_with("_high")) continue;
+    const auto seen = measured(metrics, name);
+    if (!seen) continue;
+    ++many;
+    const auto finding =
+        compare_metric(c, name, *seen, against && measured(against->metrics, name) ? against : nullptr);
+    if (!finding.held && failed++ == 0) first = finding;
+    if (!best || sign * seen->value > sign * best->seen.value) best = Slice{name, *seen};
+    if (!worst || sign * seen->value < sign * worst->seen.value) worst = Slice{name, *seen};
+  }
+  if (many == 0) return {false, fmt::format("{}: there is no slice by {}", c.metric, c.slices)};
+  Finding out{failed == 0, fmt::format("{} slices by {}, worst {} {}", many, c.slices,
+                                       worst->name.substr(prefix.size()), text_of(worst->seen))};
+  if (failed > 0) need(out, false, fmt::format("all of them: {} fail, such as {}", failed, first.said));
+  if (!c.spread_at_most) return out;
+  const double spread = std::abs(best->seen.value - worst->seen.value);
+  const double most =
+      spread + normal_quantile(c.confidence) * std::hypot(standard_error(best->seen), standard_error(worst->seen));
+  need(out, most <= *c.spread_at_most,
+       fmt::format("within {:g} of the best, {} {}: {:.6g} apart, at most {:.6g} with {:g} % confidence",
+                   *c.spread_at_most, best->name.substr(prefix.size()), text_of(best->seen), spread, most,
+                   c.confidence * 100));
+  return out;
+}
+
+Finding judge_latency(const ConditionBody& c, const VersionSeen& version) {
+  const auto seen = version.latency.find(c.endpoint);
+  const auto requests = seen == version.latency.end() ? 0 : seen->second.requests;
+  if (requests < c.requests_min)
+    return {false, fmt::format("endpoint {} has answered {} requests by it, which is not the {} that tell its latency",
+                               c.endpoint, requests, c.requests_min)};
+  const bool held = seen->second.p99_us <= static_cast<double>(*c.p99_at_most_us);
+  return {held, fmt::format("99 % of {} answers at {} within {:.0f} us; {}at most {} us", requests, c.endpoint,
+                            seen->second.p99_us, held ? "" : "not ", *c.p99_at_most_us)};
+}
+
+Finding judge_drift(const ConditionBody& c, const VersionSeen& version) {
+  const auto found = version.drift.find(c.monitor);
+  if (found == version.drift.end() || found->second.column.empty())
+    return {false, fmt::format("what monitor {} sees could not be compared with what the version was tested on: {}",
+                               c.monitor, found == version.drift.end() ? "not looked at" : found->second.why_not)};
+  const auto& seen = found->second;
+  const double beyond = std::max(0.0, seen.psi - seen.noise);
+  const bool held = beyond <= *c.psi_at_most;
+  return {held,
+          fmt::format("of {} rows that monitor {} saw, {} is farthest from what the version was tested on: {:.3g} "
+                      "beyond the {:.3g} that chance brings; {}at most {:g}",
+                      seen.rows, c.monitor, seen.column, beyond, seen.noise, held ? "" : "not ", *c.psi_at_most)};
 }
 
 }  // namespace
@@ -89,19 +154,15 @@ Finding judge(const ConditionBody& c, const VersionSeen& version, const VersionS
     return {held, fmt::format("{} in all; {}at most {}", format_bytes(static_cast<std::uint64_t>(version.bytes)),
                               held ? "" : "not ", format_bytes(static_cast<std::uint64_t>(*c.bytes_at_most)))};
   }
-  if (c.p99_at_most_us) {
-    const auto seen = version.p99_us.find(c.endpoint);
-    if (seen == version.p99_us.end())
-      return {false, fmt::format("endpoint {} has not answered by it yet, so its latency is not known", c.endpoint)};
-    const bool held = seen->second <= static_cast<double>(*c.p99_at_most_us);
-    return {held, fmt::format("99 % of answers within {:.0f} us; {}at most {} us", seen->second, held ? "" : "not ",
-                              *c.p99_at_most_us)};
-  }
+  if (c.p99_at_most_us) return judge_latency(c, version);
+  if (c.psi_at_most) return judge_drift(c, version);
+  if (c.safe) return version.files.value_or(Finding{false, "its files were not looked at"});
+  if (!c.slices.empty()) return compare_slices(c, version, against);
   const auto ours = measured(metrics_for(c, version), c.metric);
   if (!ours)
     return {false, fmt::format("{}: {} has no such metric", c.metric,
                                c.run.empty() ? "the run of the version" : "run " + c.run)};
-  return compare_metric(c, *ours, against);
+  return compare_metric(c, c.metric, *ours, against);
 }
 
 Verdict judge(const GateBody& gate, const std::vector<VersionSeen>& versions, const VersionSeen* against) {

@@ -20,18 +20,32 @@ struct Measured {
 std::optional<Measured> measured(const std::map<std::string, double>& metrics, const std::string& name);
 bool higher_is_better(const ConditionBody& condition);
 
+struct Finding {
+  bool held = false;
+  std::string said;  // in words, with the numbers
+};
+
+// How a version answers at an endpoint, and how far what a monitor sees is from what it was tested on.
+struct LatencySeen {
+  double p99_us = 0;
+  std::int64_t requests = 0;
+};
+struct DriftSeen {
+  std::string column;  // that lies farthest from its reference; "" = nothing could be compared
+  double psi = 0, noise = 0;
+  std::int64_t rows = 0;
+  std::string why_not;
+};
+
 // What is known of one version.
 struct VersionSeen {
   std::int64_t version = 0;
   std::map<std::string, double> metrics;                            // of its own run
   std::map<std::string, std::map<std::string, double>> metrics_of;  // of other runs that conditions name
   std::int64_t bytes = 0;
-  std::map<std::string, double> p99_us;  // by endpoint
-};
-
-struct Finding {
-  bool held = false;
-  std::string said;  // in words, with the numbers
+  std::map<std::string, LatencySeen> latency;  // by endpoint
+  std::map<std::string, DriftSeen> drift;      // by monitor
+  std::optional<Finding> files;                // whether they are safe, where a condition asks
 };
 
 // One condition. `against`: what the version is compared with; none = there is nothing yet, and betterBy holds.

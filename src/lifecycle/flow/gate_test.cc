@@ -83,8 +83,63 @@ TEST(Gate, WhatIsNotKnownDoesNotHold) {
   latency.p99_at_most_us = 1000;
   EXPECT_FALSE(judge(latency, seen(1, 0.7, 0), nullptr).held);
   auto served = seen(1, 0.7, 0);
-  served.p99_us["late"] = 900;
+  served.latency["late"] = {900, 99};
+  EXPECT_THAT(judge(latency, served, nullptr).said, HasSubstr("99 requests")) << "too few to tell";
+  served.latency["late"] = {900, 100};
   EXPECT_TRUE(judge(latency, served, nullptr).held);
+}
+
+TEST(Gate, EverySliceMustHoldAndNoneBeFarFromTheBest) {
+  auto version = seen(2, 0.8, 0);
+  const auto slice = [](VersionSeen& of, const std::string& value, double auc, double half) {
+    of.metrics["auc/origin/" + value] = auc;
+    of.metrics["auc/origin/" + value + "_low"] = auc - half;
+    of.metrics["auc/origin/" + value + "_high"] = auc + half;
+  };
+  slice(version, "SEA", 0.8, 0.02);
+  slice(version, "LAX", 0.7, 0.02);
+  version.metrics["auc/origins/JFK"] = 0.1;  // of another column
+  auto condition = metric("auc");
+  condition.slices = "origin";
+  condition.at_least = 0.67;
+  EXPECT_TRUE(judge(condition, version, nullptr).held);
+  EXPECT_THAT(judge(condition, version, nullptr).said, HasSubstr("2 slices by origin, worst LAX 0.7"));
+  condition.at_least = 0.69;
+  EXPECT_THAT(judge(condition, version, nullptr).said, HasSubstr("1 fail, such as auc/origin/LAX 0.7"));
+  condition.at_least.reset();
+  condition.spread_at_most = 0.1;
+  EXPECT_FALSE(judge(condition, version, nullptr).held) << "0.1 is what was seen, more is possible";
+  condition.spread_at_most = 0.13;
+  EXPECT_TRUE(judge(condition, version, nullptr).held);
+  condition.spread_at_most.reset();
+  condition.better_by = -0.05;
+  auto champion = seen(1, 0.8, 0);
+  slice(champion, "LAX", 0.79, 0.02);
+  EXPECT_FALSE(judge(condition, version, &champion).held) << "the whole is as good, LAX is not";
+  slice(champion, "LAX", 0.7, 0.02);
+  EXPECT_TRUE(judge(condition, version, &champion).held) << "SEA had no slice before: nothing to compare with";
+  condition.slices = "carrier";
+  EXPECT_THAT(judge(condition, version, nullptr).said, HasSubstr("no slice by carrier"));
+}
+
+TEST(Gate, DriftBeyondChanceAndFilesThatWereNotLookedAtDoNotPass) {
+  ConditionBody drift;
+  drift.monitor = "m";
+  drift.psi_at_most = 0.1;
+  auto version = seen(1, 0.7, 0);
+  EXPECT_FALSE(judge(drift, version, nullptr).held) << "not looked at";
+  version.drift["m"] = {"", 0, 0, 0, "no window yet"};
+  EXPECT_THAT(judge(drift, version, nullptr).said, HasSubstr("no window yet"));
+  version.drift["m"] = {"distance", 0.12, 0.03, 500, ""};
+  EXPECT_TRUE(judge(drift, version, nullptr).held);
+  version.drift["m"].psi = 0.14;
+  EXPECT_THAT(judge(drift, version, nullptr).said, HasSubstr("distance is farthest"));
+  EXPECT_FALSE(judge(drift, version, nullptr).held);
+  ConditionBody files;
+  files.safe = true;
+  EXPECT_FALSE(judge(files, version, nullptr).held);
+  version.files = Finding{true, "as signed"};
+  EXPECT_TRUE(judge(files, version, nullptr).held);
 }
 
 TEST(Gate, OfSeveralTheBestThatPassesIsChosen) {

@@ -44,7 +44,7 @@ json::value digest_below(vault::Vault& vault, const Where& where, const std::str
 jobs::NewJob Steps::job_of(const Task& task) const {
   jobs::NewJob job;
   if (task.kind == "train")
-    job = training_(task.pipeline, task.body);
+    job = asks_.training(task.where, task.pipeline, task.body);
   else
     job.spec = decode<jobs::JobSpec>(task.body, task.kind);
   job.name = job_name(task);
@@ -162,6 +162,7 @@ Done Steps::ended(const Task& task, const jobs::Record& record) {
 }
 
 std::optional<Done> Steps::look(const Task& task, const std::string& ticket) {
+  if (ticket.starts_with(kCanaryTicket)) return look_at_canary(task, ticket);
   if (ticket.starts_with("promotion/")) {
     const auto promotion = parts_.promotions.get(task.where, parse_int(ticket.substr(10)).value_or(0));
     if (promotion.state == models::PromotionState::pending) return std::nullopt;
@@ -187,7 +188,8 @@ std::optional<Done> Steps::look(const Task& task, const std::string& ticket) {
   }
 }
 
-void Steps::stop(const Task& task, const std::string& ticket, const std::string&) {
+void Steps::stop(const Task& task, const std::string& ticket, const std::string& why) {
+  if (ticket.starts_with(kCanaryTicket)) return take_canary_back(task, ticket, why);
   if (!ticket.starts_with(kJobTicket)) return;
   try {
     parts_.database.write(act_of(task, "job.cancel"), [&](sql::Writer& writer) {

@@ -153,6 +153,14 @@ Next next(const Plan& plan, const RunFacts& facts, RunLife life, std::int64_t no
       }
       out.look_us = std::min(out.look_us, step.began_us + patience);
     }
+    // A job knows its own limit.
+    if (step.phase == StepPhase::running && patience > 0 && !step.ticket.empty() &&
+        !is_job(doing(plan.step_of(instance))->kind)) {
+      if (now_us >= step.began_us + patience)
+        out.stop.push_back(instance.id);
+      else
+        out.look_us = std::min(out.look_us, step.began_us + patience);
+    }
     if (step.phase != StepPhase::waiting) continue;
     const bool free = is_free(plan, out.life, instance, step, now_us);
     if (step.phase != StepPhase::waiting) out.changed = true;
@@ -211,6 +219,10 @@ void end(const Plan& plan, RunLife& life, const std::string& id, const Done& don
       return settle(step, StepPhase::skipped, done.why, now_us);
     case Done::How::asks:
       step.phase = StepPhase::asking;
+      step.why = done.why;
+      step.ticket = done.ticket;
+      return;
+    case Done::How::goes_on:
       step.why = done.why;
       step.ticket = done.ticket;
       return;

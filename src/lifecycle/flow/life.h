@@ -34,7 +34,7 @@ struct StepLife {
   StepPhase phase = StepPhase::waiting;
   std::int64_t attempt = 0;   // tries so far, and its own name for what it does: an effect of one is done once
   std::int64_t failures = 0;  // since it was last begun by a person
-  std::string ticket;         // what does it: "job/ID", "promotion/12"; "" = we ourselves
+  std::string ticket;         // what does it: "job/ID", "promotion/12", "canary/late/new-3"; "" = we ourselves
   std::string key;            // of what it depends on, where what it makes is kept; "" = it is not
   std::string from;           // kept: "RUN/step" that made it
   std::string why;
@@ -62,11 +62,12 @@ struct RunFacts {
 
 // How a step ended, or what it waits for.
 struct Done {
-  enum class How { succeeded, failed, refused, asks };  // refused: a gate that says no without failing
+  // refused: a gate that says no without failing; goes_on: what its ticket names does the rest
+  enum class How { succeeded, failed, refused, asks, goes_on };
   How how = How::succeeded;
   std::string why;
   json::value outputs;
-  std::string ticket;  // of what it asks
+  std::string ticket;  // of what it asks, or of what goes on
   bool again = false;  // failed for a reason that may go away: tried again even when nobody said so
 };
 
@@ -118,25 +119,36 @@ template <>
 struct Shape<flow::StepLife> {
   using T = flow::StepLife;
   static constexpr std::string_view name = "PipelineStepLife";
-  static constexpr auto fields = std::make_tuple(
-      field("phase", &T::phase, "Where it is."), field("attempt", &T::attempt, "Tries so far."),
-      field("failures", &T::failures, "Of those that failed since it was begun."),
-      field("ticket", &T::ticket, "What does it."), field("key", &T::key, "Of all that it depends on."),
-      field("from", &T::from, "Where what is used again was made."), field("why", &T::why, "In words."),
-      field("body", &T::body, "What it does, with nothing left open."), field("outputs", &T::outputs, "What it made."),
-      field("not_before_us", &T::not_before_us, "It is not tried again before."),
-      field("began_us", &T::began_us, "When it began."), field("ended_us", &T::ended_us, "When it ended."));
+  static Fields fields() {
+    return {field("phase", &T::phase, "Where it is."),
+            field("attempt", &T::attempt, "Tries so far."),
+            field("failures", &T::failures, "Of those that failed since it was begun."),
+            field("ticket", &T::ticket, "What does it."),
+            field("key", &T::key, "Of all that it depends on."),
+            field("from", &T::from, "Where what is used again was made."),
+            field("why", &T::why, "In words."),
+            field("body", &T::body, "What it does, with nothing left open."),
+            field("outputs", &T::outputs, "What it made."),
+            field("not_before_us", &T::not_before_us, "It is not tried again before."),
+            field("began_us", &T::began_us, "When it began."),
+            field("ended_us", &T::ended_us, "When it ended.")};
+  }
 };
 template <>
 struct Shape<flow::RunLife> {
   using T = flow::RunLife;
   static constexpr std::string_view name = "PipelineRunLife";
-  static constexpr auto fields = std::make_tuple(
-      field("phase", &T::phase, "Where it is."), field("why", &T::why, "In words."),
-      field("stop", &T::stop, "Why it was told to stop."), field("verdict", &T::verdict, "What it then becomes."),
-      field("run_id", &T::run_id, "Its run in tracking."), field("began_us", &T::began_us, "When it began."),
-      field("ended_us", &T::ended_us, "When it ended."), field("resumed", &T::resumed, "How often it was resumed."),
-      field("steps", &T::steps, "Its steps.").length(0, static_cast<std::int64_t>(flow::kInstancesMax)));
+  static Fields fields() {
+    return {field("phase", &T::phase, "Where it is."),
+            field("why", &T::why, "In words."),
+            field("stop", &T::stop, "Why it was told to stop."),
+            field("verdict", &T::verdict, "What it then becomes."),
+            field("run_id", &T::run_id, "Its run in tracking."),
+            field("began_us", &T::began_us, "When it began."),
+            field("ended_us", &T::ended_us, "When it ended."),
+            field("resumed", &T::resumed, "How often it was resumed."),
+            field("steps", &T::steps, "Its steps.").length(0, static_cast<std::int64_t>(flow::kInstancesMax))};
+  }
 };
 
 }  // namespace falaj

@@ -7,10 +7,13 @@
 #include <fmt/format.h>
 
 #include "foundation/base/error.h"
+#include "lifecycle/flow/model_files.h"
 #include "lifecycle/flow/steps.h"
 
 namespace falaj::flow {
 namespace {
+
+constexpr std::size_t kHistoryLooked = 20;
 
 std::optional<std::int64_t> pointed_at(const models::Model& model, const std::string& alias) {
   for (const auto& one : model.aliases)
@@ -23,10 +26,15 @@ std::string variant_name(const DeployBody& body) {
   return body.canary ? fmt::format("{}-{}", body.variant, body.version).substr(0, 63) : body.variant;
 }
 
+bool is_canary(const serving::EndpointSpec& spec, const std::string& variant) {
+  return spec.canary && spec.canary->variant == variant;
+}
+
+// A canary that was rolled back answers nobody: it may be tried again.
 bool serves(const serving::EndpointSpec& spec, const DeployBody& body) {
   return std::any_of(spec.variants.begin(), spec.variants.end(), [&](const serving::VariantSpec& variant) {
-    return variant.model == body.model && variant.version == body.version && variant.shadow == body.shadow &&
-           (body.canary || variant.name == body.variant);
+    if (variant.model != body.model || variant.version != body.version || variant.shadow != body.shadow) return false;
+    return body.canary ? variant.weight > 0 || is_canary(spec, variant.name) : variant.name == body.variant;
   });
 }
 
@@ -66,13 +74,19 @@ serving::EndpointSpec with_variant(serving::EndpointSpec spec, const DeployBody&
 }
 
 Done deployed(const resource::Stored& stored, const DeployBody& body, std::string why) {
-  return {Done::How::succeeded, std::move(why),
-          json::object{{"endpoint", body.endpoint},
-                       {"variant", variant_name(body)},
-                       {"model", body.model},
-                       {"version", body.version},
-                       {"revision", stored.revision}},
-          "", false};
+  const auto variant = variant_name(body);
+  Done out{Done::How::succeeded, std::move(why),
+           json::object{{"endpoint", body.endpoint},
+                        {"variant", variant},
+                        {"model", body.model},
+                        {"version", body.version},
+                        {"revision", stored.revision}},
+           "", false};
+  if (body.wait && is_canary(decode<serving::EndpointSpec>(stored.resource.spec, "endpoint"), variant)) {
+    out.how = Done::How::goes_on;
+    out.ticket = fmt::format("{}{}/{}", kCanaryTicket, body.endpoint, variant);
+  }
+  return out;
 }
 
 }  // namespace
@@ -94,15 +108,27 @@ VersionSeen Steps::seen_of(const Task& task, const GateBody& gate, std::int64_t 
   out.metrics = metrics_of(task.where, version.run_id.empty() ? version.origin_run : version.run_id);
   for (const auto& condition : gate.conditions) {
     if (!condition.run.empty()) out.metrics_of[condition.run] = metrics_of(task.where, condition.run);
-    if (condition.endpoint.empty()) continue;
-    for (const auto& report : parts_.endpoints.reports())
-      for (const auto& variant : report.variants)
-        if (variant.tenant == task.where.tenant.str() && variant.project == task.where.project.str() &&
-            variant.endpoint == condition.endpoint && variant.version == number && variant.requests > 0)
-          out.p99_us[condition.endpoint] = std::max(out.p99_us[condition.endpoint], variant.p99_us);
+    if (!condition.endpoint.empty()) out.latency[condition.endpoint] = latency_of(task, condition.endpoint, number);
+    if (!condition.monitor.empty() && !out.drift.contains(condition.monitor))
+      out.drift[condition.monitor] = asks_.drift(task.where, condition.monitor, gate.model, number);
+    if (condition.safe && !out.files) out.files = look_at_files(parts_.models, parts_.vault, task.where, version);
   }
   for (const auto& entry : parts_.models.files(task.where, version.model_row, number, ""))
     out.bytes += static_cast<std::int64_t>(entry.bytes);
+  return out;
+}
+
+// Of several servers the slowest counts.
+LatencySeen Steps::latency_of(const Task& task, const std::string& endpoint, std::int64_t version) const {
+  LatencySeen out;
+  for (const auto& report : parts_.endpoints.reports())
+    for (const auto& variant : report.variants) {
+      if (variant.tenant != task.where.tenant.str() || variant.project != task.where.project.str() ||
+          variant.endpoint != endpoint || variant.version != version || variant.requests == 0)
+        continue;
+      out.p99_us = std::max(out.p99_us, variant.p99_us);
+      out.requests += variant.requests;
+    }
   return out;
 }
 
@@ -124,6 +150,9 @@ Steps::Judged Steps::evidence(const Task& task) const {
 Settled Steps::settle_gate(const Task& task) const {
   require(task, "model.read");
   require(task, "run.read");
+  const auto gate = decode<GateBody>(task.body, "gate");
+  for (const auto& condition : gate.conditions)
+    if (!condition.monitor.empty()) require(task, "monitor.read", scope_of(task, "monitor", condition.monitor));
   Faults faults;
   check_body("gate", task.body, "gate", {}, faults);
   refuse_if_any("gate", std::move(faults));
@@ -143,13 +172,17 @@ Settled Steps::settle_gate(const Task& task) const {
   }
   // The same evidence gives the same answer.
   const auto words = [](const VersionSeen& seen) {
-    json::object of_runs;
+    json::object of_runs, latency, drift;
     for (const auto& [run, metrics] : seen.metrics_of) of_runs[run] = json::value_from(metrics);
+    for (const auto& [endpoint, one] : seen.latency) latency[endpoint] = json::array{one.p99_us, one.requests};
+    for (const auto& [monitor, one] : seen.drift) drift[monitor] = json::array{one.column, one.psi, one.noise};
     return json::object{{"version", seen.version},
                         {"metrics", json::value_from(seen.metrics)},
                         {"runs", std::move(of_runs)},
                         {"bytes", seen.bytes},
-                        {"p99", json::value_from(seen.p99_us)}};
+                        {"latency", std::move(latency)},
+                        {"drift", std::move(drift)},
+                        {"files", seen.files ? seen.files->said : ""}};
   };
   json::array versions;
   for (const auto& version : judged.versions) versions.push_back(words(version));
@@ -209,8 +242,10 @@ Settled Steps::settle_deploy(const Task& task) const {
   try {
     const auto stored =
         parts_.resources.get({"Endpoint", task.where.tenant.str(), task.where.project.str(), body.endpoint});
-    if (serves(decode<serving::EndpointSpec>(stored.resource.spec, "endpoint"), body))
-      out.already = deployed(stored, body, fmt::format("{} has version {} already", body.endpoint, body.version));
+    const auto done = deployed(stored, body, fmt::format("{} has version {} already", body.endpoint, body.version));
+    if (serves(decode<serving::EndpointSpec>(stored.resource.spec, "endpoint"), body) &&
+        done.how == Done::How::succeeded)
+      out.already = done;
   } catch (const Error& e) {
     if (e.code() != Code::not_found) throw;
   }
@@ -244,6 +279,58 @@ Done Steps::deploy(const Task& task) const {
   parts_.resources.apply(act, documents, authorise(task));
   return deployed(parts_.resources.get(key), body,
                   fmt::format("{} has version {}{}", key.name, body.version, spec.canary ? " as a canary" : ""));
+}
+
+// ---- a canary that a step waits for: "canary/ENDPOINT/VARIANT"
+
+std::optional<Done> Steps::look_at_canary(const Task& task, const std::string& ticket) const {
+  const auto slash = ticket.find('/', kCanaryTicket.size());
+  const auto endpoint = ticket.substr(kCanaryTicket.size(), slash - kCanaryTicket.size());
+  const auto variant = ticket.substr(slash + 1);
+  const auto failed = [](std::string why) { return Done{Done::How::failed, std::move(why), {}, "", false}; };
+  try {
+    const auto stored = parts_.resources.get({"Endpoint", task.where.tenant.str(), task.where.project.str(), endpoint});
+    const auto spec = decode<serving::EndpointSpec>(stored.resource.spec, "endpoint");
+    if (is_canary(spec, variant)) return std::nullopt;
+    const auto found = std::find_if(spec.variants.begin(), spec.variants.end(),
+                                    [&](const serving::VariantSpec& v) { return v.name == variant; });
+    if (found != spec.variants.end() && found->weight > 0)
+      return Done{Done::How::succeeded, fmt::format("{} has taken over {}", variant, endpoint), {}, "", false};
+    for (const auto& served : parts_.endpoints.history(task.where, endpoint, kHistoryLooked))
+      if (served.why.find(variant) != std::string::npos)
+        return failed(fmt::format("{} answers nobody any more: {}", variant, served.why));
+    return failed(fmt::format("{} answers nobody any more", variant));
+  } catch (const Error& e) {
+    if (e.code() != Code::not_found) throw;
+    return failed(fmt::format("endpoint {} is no more", endpoint));
+  }
+}
+
+// What a run that is stopped had begun to put in place goes.
+void Steps::take_canary_back(const Task& task, const std::string& ticket, const std::string& why) const {
+  const auto slash = ticket.find('/', kCanaryTicket.size());
+  const auto endpoint = ticket.substr(kCanaryTicket.size(), slash - kCanaryTicket.size());
+  const auto variant = ticket.substr(slash + 1);
+  try {
+    const auto stored = parts_.resources.get({"Endpoint", task.where.tenant.str(), task.where.project.str(), endpoint});
+    auto spec = decode<serving::EndpointSpec>(stored.resource.spec, "endpoint");
+    if (!is_canary(spec, variant)) return;
+    spec.canary.reset();
+    for (auto& one : spec.variants)
+      if (one.name == variant) one.weight = 0;
+    auto metadata = stored.resource.body().as_object().at("metadata").as_object();
+    metadata["revision"] = stored.revision;
+    const resource::Document documents[] = {
+        resource::json_document("step " + task.step + ": " + why, json::object{{"apiVersion", resource::kApiVersion},
+                                                                               {"kind", "Endpoint"},
+                                                                               {"metadata", std::move(metadata)},
+                                                                               {"spec", encode(spec)}})};
+    auto act = act_of(task, "");
+    act.resource = "";
+    parts_.resources.apply(act, documents, authorise(task));
+  } catch (const Error& e) {
+    if (e.code() != Code::not_found) throw;
+  }
 }
 
 }  // namespace falaj::flow

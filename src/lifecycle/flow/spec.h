@@ -59,6 +59,8 @@ struct BudgetSpec {
   double cpu_hours = 0, cost = 0;
 };
 
+inline constexpr std::int64_t kDayUs = 86'400'000'000, kKeepUs = 90 * kDayUs;
+
 struct PipelineSpec {
   std::map<std::string, ParameterSpec> parameters;
   std::vector<StepSpec> steps;
@@ -70,6 +72,7 @@ struct PipelineSpec {
   std::int64_t time_limit_us = 0;
   std::optional<BudgetSpec> budget;
   std::string experiment;
+  std::int64_t keep_us = kKeepUs;
 };
 inline constexpr std::string_view kWhenBusy[] = {"wait", "skip"};
 
@@ -94,95 +97,107 @@ template <>
 struct Shape<flow::ParameterSpec> {
   using T = flow::ParameterSpec;
   static constexpr std::string_view name = "PipelineParameter";
-  static constexpr auto fields =
-      std::make_tuple(field("type", &T::type, "What its values are.").one_of(flow::kParameterTypes),
-                      field("default", &T::fallback, "What it is when nobody says; absent: somebody must."),
-                      field("description", &T::description, "For people.").length(0, 1000));
+  static Fields fields() {
+    return {field("type", &T::type, "What its values are.").one_of(flow::kParameterTypes),
+            field("default", &T::fallback, "What it is when nobody says; absent: somebody must."),
+            field("description", &T::description, "For people.").length(0, 1000)};
+  }
 };
 template <>
 struct Shape<flow::PromotionTriggerSpec> {
   using T = flow::PromotionTriggerSpec;
   static constexpr std::string_view name = "PromotionTrigger";
-  static constexpr auto fields =
-      std::make_tuple(field("model", &T::model, "Of which model.").required().length(1, 256),
-                      field("alias", &T::alias, "To which alias.").required().length(1, 255));
+  static Fields fields() {
+    return {field("model", &T::model, "Of which model.").required().length(1, 256),
+            field("alias", &T::alias, "To which alias.").required().length(1, 255)};
+  }
 };
 template <>
 struct Shape<flow::PushTriggerSpec> {
   using T = flow::PushTriggerSpec;
   static constexpr std::string_view name = "PushTrigger";
-  static constexpr auto fields =
-      std::make_tuple(field("secret", &T::secret, "A secret of the project, which the sender signs its calls with.")
-                          .required()
-                          .text({is_name, kNameRule}),
-                      field("branch", &T::branch, "Only pushes to it; any when absent.").length(0, 200));
+  static Fields fields() {
+    return {field("secret", &T::secret, "A secret of the project, which the sender signs its calls with.")
+                .required()
+                .text({is_name, kNameRule}),
+            field("branch", &T::branch, "Only pushes to it; any when absent.").length(0, 200)};
+  }
 };
 template <>
 struct Shape<flow::TriggerSpec> {
   using T = flow::TriggerSpec;
   static constexpr std::string_view name = "PipelineTrigger";
-  static constexpr auto fields = std::make_tuple(
-      field("cron", &T::cron, "Again and again, at these times; UTC.").text({jobs::is_cron, jobs::kCronRule}),
-      field("dataset", &T::dataset, "For each new version of it.").length(0, 63),
-      field("promotion", &T::promotion, "When an alias of a model moves."),
-      field("push", &T::push, "When a repository tells of a push, by a signed call."),
-      field("parameters", &T::parameters, "Of the run; texts may refer to ${{trigger.*}}.").length(0, 100));
+  static Fields fields() {
+    return {field("cron", &T::cron, "Again and again, at these times; UTC.").text({jobs::is_cron, jobs::kCronRule}),
+            field("dataset", &T::dataset, "For each new version of it.").length(0, 63),
+            field("promotion", &T::promotion, "When an alias of a model moves."),
+            field("push", &T::push, "When a repository tells of a push, by a signed call."),
+            field("parameters", &T::parameters, "Of the run; texts may refer to ${{trigger.*}}.").length(0, 100)};
+  }
 };
 template <>
 struct Shape<flow::StepSpec> {
   using T = flow::StepSpec;
   static constexpr std::string_view name = "PipelineStep";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "What other steps call it.").required().text({flow::is_word, flow::kWordRule}),
-      field("after", &T::after, "Steps that come before it, besides those whose outputs it refers to.").length(0, 200),
-      field("when", &T::when, "An expression over ${{...}}: it is skipped unless it is true.").length(0, 4000),
-      field("matrix", &T::matrix, "Once for each combination; ${{matrix.NAME}} is its value.").length(0, 8),
-      field("retries", &T::retries, "What happens when it fails."),
-      field("timeLimit", &T::time_limit_us, "It fails when it takes longer; 0 = never.")
-          .duration()
-          .range(0, jobs::kYearUs),
-      field("cache", &T::cache, "Whether what it made is used again while nothing that it depends on has changed."),
-      field("run", &T::run, "A job: command, inputs, cpus and so on, as of kind Job."),
-      field("test", &T::test, "A job that says by how it ends whether all is well."),
-      field("train", &T::train, "A training, as of kind Training."),
-      field("sql", &T::sql, "The answer to a query becomes a version of a dataset: query, into, mode."),
-      field("trainSet", &T::train_set, "Features of a service for a spine's rows: service, spine, time, into."),
-      field("ingest", &T::ingest, "A file becomes a version of a dataset: artifact or blob, into, format, mode."),
-      field("check", &T::check, "Expectations must hold of a dataset's version: dataset."),
-      field("gate", &T::gate, "A model's version must be good enough: model, version, against, conditions."),
-      field("promote", &T::promote, "An alias moves: model, version, alias, why."),
-      field("deploy", &T::deploy, "A variant of an endpoint: endpoint, variant, model, version, canary."),
-      field("approve", &T::approve, "Waits until somebody approves: message, by, other."));
+  static Fields fields() {
+    return {
+        field("name", &T::name, "What other steps call it.").required().text({flow::is_word, flow::kWordRule}),
+        field("after", &T::after, "Steps that come before it, besides those whose outputs it refers to.")
+            .length(0, 200),
+        field("when", &T::when, "An expression over ${{...}}: it is skipped unless it is true.").length(0, 4000),
+        field("matrix", &T::matrix, "Once for each combination; ${{matrix.NAME}} is its value.").length(0, 8),
+        field("retries", &T::retries, "What happens when it fails."),
+        field("timeLimit", &T::time_limit_us, "It fails when it takes longer; 0 = never.")
+            .duration()
+            .range(0, jobs::kYearUs),
+        field("cache", &T::cache, "Whether what it made is used again while nothing that it depends on has changed."),
+        field("run", &T::run, "A job: command, inputs, cpus and so on, as of kind Job."),
+        field("test", &T::test, "A job that says by how it ends whether all is well."),
+        field("train", &T::train, "A training, as of kind Training."),
+        field("sql", &T::sql, "The answer to a query becomes a version of a dataset: query, into, mode."),
+        field("trainSet", &T::train_set, "Features of a service for a spine's rows: service, spine, time, into."),
+        field("ingest", &T::ingest, "A file becomes a version of a dataset: artifact or blob, into, format, mode."),
+        field("check", &T::check, "Expectations must hold of a dataset's version: dataset."),
+        field("gate", &T::gate, "A model's version must be good enough: model, version, against, conditions."),
+        field("promote", &T::promote, "An alias moves: model, version, alias, why."),
+        field("deploy", &T::deploy, "A variant of an endpoint: endpoint, variant, model, version, canary."),
+        field("approve", &T::approve, "Waits until somebody approves: message, by, other.")};
+  }
 };
 template <>
 struct Shape<flow::BudgetSpec> {
   using T = flow::BudgetSpec;
   static constexpr std::string_view name = "PipelineBudget";
-  static constexpr auto fields = std::make_tuple(
-      field("cpuHours", &T::cpu_hours, "Processor hours that its jobs may hold.").range(0, 1'000'000'000),
-      field("cost", &T::cost, "What they may cost, by what their nodes do.").range(0, 1'000'000'000));
+  static Fields fields() {
+    return {field("cpuHours", &T::cpu_hours, "Processor hours that its jobs may hold.").range(0, 1'000'000'000),
+            field("cost", &T::cost, "What they may cost, by what their nodes do.").range(0, 1'000'000'000)};
+  }
 };
 template <>
 struct Shape<flow::PipelineSpec> {
   using T = flow::PipelineSpec;
   static constexpr std::string_view name = "PipelineSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("parameters", &T::parameters, "What a run is started with.").length(0, 100),
-      field("steps", &T::steps, "What is done, each step as soon as those before it are.")
-          .required()
-          .length(1, static_cast<std::int64_t>(flow::kStepsMax)),
-      field("triggers", &T::triggers, "What begins runs without a person.")
-          .length(0, static_cast<std::int64_t>(flow::kTriggersMax)),
-      field("suspended", &T::suspended, "Triggers begin nothing."),
-      field("concurrency", &T::concurrency, "Runs at once.").range(1, 100),
-      field("whenBusy", &T::when_busy, "What becomes of a triggered run when so many are under way.")
-          .one_of(flow::kWhenBusy),
-      field("parallel", &T::parallel, "Steps of a run at once.").range(1, 1000),
-      field("timeLimit", &T::time_limit_us, "A run fails when it takes longer; 0 = never.")
-          .duration()
-          .range(0, jobs::kYearUs),
-      field("budget", &T::budget, "What a run may take; beyond it no further step begins."),
-      field("experiment", &T::experiment, "Of its runs in tracking; its own name when absent.").length(0, 500));
+  static Fields fields() {
+    return {field("parameters", &T::parameters, "What a run is started with.").length(0, 100),
+            field("steps", &T::steps, "What is done, each step as soon as those before it are.")
+                .required()
+                .length(1, static_cast<std::int64_t>(flow::kStepsMax)),
+            field("triggers", &T::triggers, "What begins runs without a person.")
+                .length(0, static_cast<std::int64_t>(flow::kTriggersMax)),
+            field("suspended", &T::suspended, "Triggers begin nothing."),
+            field("concurrency", &T::concurrency, "Runs at once.").range(1, 100),
+            field("whenBusy", &T::when_busy, "What becomes of a triggered run when so many are under way.")
+                .one_of(flow::kWhenBusy),
+            field("parallel", &T::parallel, "Steps of a run at once.").range(1, 1000),
+            field("timeLimit", &T::time_limit_us, "A run fails when it takes longer; 0 = never.")
+                .duration()
+                .range(0, jobs::kYearUs),
+            field("budget", &T::budget, "What a run may take; beyond it no further step begins."),
+            field("experiment", &T::experiment, "Of its runs in tracking; its own name when absent.").length(0, 500),
+            field("keep", &T::keep_us, "How long runs that have ended are known; the newest always is.")
+                .duration()
+                .range(flow::kDayUs, 100 * jobs::kYearUs)};
+  }
 };
 
 }  // namespace falaj

@@ -22,8 +22,13 @@
 
 namespace falaj::flow {
 
+inline constexpr std::string_view kCanaryTicket = "canary/";
+
 // The job that carries out a training; known to who knows trainings. Throws invalid.
-using MakeTraining = std::function<jobs::NewJob(const std::string& name, const json::value& spec)>;
+using MakeTraining = std::function<jobs::NewJob(const Where& where, const std::string& name, const json::value& spec)>;
+// How far what a monitor sees now is from what a version was tested on; known to who watches.
+using DriftNow = std::function<DriftSeen(const Where& where, const std::string& monitor, const std::string& model,
+                                         std::int64_t version)>;
 
 // What steps do on this platform, in the name of whoever began their run, as long as they may. Thread-safe.
 class Steps final : public Work {
@@ -42,9 +47,13 @@ class Steps final : public Work {
     serving::Endpoints& endpoints;
     const sys::Clock& clock;
   };
+  struct Asks {  // of others
+    MakeTraining training;
+    DriftNow drift;
+  };
   // `version`: of our programs. What they make depends on it.
-  Steps(Parts parts, MakeTraining training, std::string version)
-      : parts_(parts), training_(std::move(training)), version_(std::move(version)) {}
+  Steps(Parts parts, Asks asks, std::string version)
+      : parts_(parts), asks_(std::move(asks)), version_(std::move(version)) {}
 
   Settled settle(const Task& task) override;
   Job submit(const Task& task) override;
@@ -85,12 +94,15 @@ class Steps final : public Work {
   };
   Judged evidence(const Task& task) const;
   VersionSeen seen_of(const Task& task, const GateBody& gate, std::int64_t version) const;
+  LatencySeen latency_of(const Task& task, const std::string& endpoint, std::int64_t version) const;
   std::map<std::string, double> metrics_of(const Where& where, const std::string& run_id) const;
   Settled settle_gate(const Task& task) const;
   Settled settle_promote(const Task& task) const;
   Settled settle_deploy(const Task& task) const;
   Acted promote(const Task& task) const;
   Done deploy(const Task& task) const;
+  std::optional<Done> look_at_canary(const Task& task, const std::string& ticket) const;
+  void take_canary_back(const Task& task, const std::string& ticket, const std::string& why) const;
 
   // Throws denied unless the owner may, now.
   void require(const Task& task, std::string_view action, const iam::Scope& scope) const;
@@ -101,7 +113,7 @@ class Steps final : public Work {
   static iam::Scope scope_of(const Task& task, std::string_view kind, const std::string& name);
 
   const Parts parts_;
-  const MakeTraining training_;
+  const Asks asks_;
   const std::string version_;
 
   Mutex mu_;

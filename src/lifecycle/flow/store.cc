@@ -28,6 +28,10 @@ constexpr sql::Migration kFlowMigrations[] = {
      " PRIMARY KEY(tenant, project, kept_key)) CLUSTERED;"
      "CREATE TABLE flow_cursor(tenant TEXT NOT NULL, project TEXT NOT NULL, pipeline TEXT NOT NULL,"
      " cause TEXT NOT NULL, seen BIGINT NOT NULL, PRIMARY KEY(tenant, project, pipeline, cause)) CLUSTERED"},
+    {2, "flow",
+     "CREATE TABLE flow_spent(tenant TEXT NOT NULL, project TEXT NOT NULL, pipeline TEXT NOT NULL,"
+     " start_key TEXT NOT NULL, run TEXT NOT NULL, PRIMARY KEY(tenant, project, pipeline, start_key)) CLUSTERED;"
+     "CREATE INDEX flow_run_ended ON flow_run(ended_us) WHERE live = 0"},
 };
 
 Run read_run(const sql::Row& row) {
@@ -73,6 +77,10 @@ std::optional<std::string> Store::insert(sql::Writer& w, Run& run, const std::st
           w.first("SELECT id FROM flow_run WHERE tenant = ? AND project = ? AND pipeline = ? AND start_key = ?",
                   {tenant, project, run.facts.pipeline, key}, text))
     return there;
+  if (const auto spent =
+          w.first("SELECT run FROM flow_spent WHERE tenant = ? AND project = ? AND pipeline = ? AND start_key = ?",
+                  {tenant, project, run.facts.pipeline, key}, text))
+    throw Error(Code::conflict, fmt::format("this began run {}, which is forgotten", *spent));
   run.facts.number =
       *w.first("SELECT COALESCE(MAX(number), 0) + 1 FROM flow_run WHERE tenant = ? AND project = ? AND pipeline = ?",
                {tenant, project, run.facts.pipeline}, [](const sql::Row& row) { return row.integer(0); });
@@ -197,6 +205,66 @@ std::optional<Kept> Store::kept(const Where& where, const std::string& key) cons
                    {where.tenant.str(), where.project.str(), key}, [](const sql::Row& row) {
                      return Kept{parse_json(row.text(0)), std::string(row.text(1)), row.integer(2)};
                    });
+  });
+}
+
+std::size_t Store::forget(sql::Writer& w, const Where& where, const std::string& pipeline, std::int64_t before_us,
+                          std::size_t most) const {
+  const auto &tenant = where.tenant.str(), &project = where.project.str();
+  struct Old {
+    std::string id, key, life;
+  };
+  const auto old = w.all(
+      "SELECT id, start_key, life FROM flow_run WHERE tenant = ? AND project = ? AND pipeline = ? AND live = 0 AND"
+      " ended_us < ? AND number < (SELECT MAX(number) FROM flow_run WHERE tenant = ? AND project = ? AND pipeline = ?)"
+      " ORDER BY number LIMIT ?",
+      {tenant, project, pipeline, before_us, tenant, project, pipeline, static_cast<std::int64_t>(most)},
+      [](const sql::Row& row) {
+        return Old{std::string(row.text(0)), std::string(row.text(1)), std::string(row.text(2))};
+      });
+  for (const auto& one : old) {
+    if (one.key.starts_with(kPushKey))
+      w.execute("INSERT INTO flow_spent(tenant, project, pipeline, start_key, run) VALUES (?, ?, ?, ?, ?)",
+                {tenant, project, pipeline, one.key, one.id});
+    w.execute("DELETE FROM flow_run WHERE id = ?", {one.id});
+    w.record({iam::Scope::of(tenant, project, "pipelinerun", one.id).str(), digest_of(one.life), {}});
+  }
+  return old.size();
+}
+
+bool Store::has_old(const Where& where, const std::string& pipeline, std::int64_t before_us) const {
+  return database_.read([&](sql::Reader& r) {
+    return r
+        .first(
+            "SELECT 1 FROM flow_run WHERE tenant = ? AND project = ? AND pipeline = ? AND live = 0 AND ended_us < ? AND"
+            " number < (SELECT MAX(number) FROM flow_run WHERE tenant = ? AND project = ? AND pipeline = ?) LIMIT 1",
+            {where.tenant.str(), where.project.str(), pipeline, before_us, where.tenant.str(), where.project.str(),
+             pipeline},
+            [](const sql::Row& row) { return row.integer(0); })
+        .has_value();
+  });
+}
+
+bool Store::has_old_kept(std::int64_t before_us) const {
+  return database_.read([&](sql::Reader& r) {
+    return r
+        .first("SELECT 1 FROM flow_kept WHERE at_us < ? LIMIT 1", {before_us},
+               [](const sql::Row& row) { return row.integer(0); })
+        .has_value();
+  });
+}
+
+std::size_t Store::forget_kept(sql::Writer& w, std::int64_t before_us) const {
+  return static_cast<std::size_t>(w.execute("DELETE FROM flow_kept WHERE at_us < ?", {before_us}));
+}
+
+std::vector<std::pair<Where, std::string>> Store::with_old(std::int64_t before_us) const {
+  return database_.read([&](sql::Reader& r) {
+    return r.all("SELECT DISTINCT tenant, project, pipeline FROM flow_run WHERE live = 0 AND ended_us < ?", {before_us},
+                 [](const sql::Row& row) {
+                   return std::pair(Where{TenantName{std::string(row.text(0))}, ProjectName{std::string(row.text(1))}},
+                                    std::string(row.text(2)));
+                 });
   });
 }
 

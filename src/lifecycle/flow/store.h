@@ -55,6 +55,7 @@ class Store {
 
   // ---- inside a write
   // With a key that a run of the pipeline has already, that one's id, and nothing is written. Gives the run its number.
+  // Throws conflict when that run is forgotten.
   std::optional<std::string> insert(sql::Writer& writer, Run& run, const std::string& key) const;
   // Throws conflict when somebody else wrote it since it was read.
   void write(sql::Writer& writer, Run& run) const;
@@ -64,7 +65,17 @@ class Store {
   void set_cursor(sql::Writer& writer, const Where& where, const std::string& pipeline, const std::string& trigger,
                   std::int64_t seen) const;
 
+  // Runs of a pipeline that ended before then, at most `most` of them; the newest stays, whose number the next one goes
+  // on from. What a signed call began stays known, so that nobody can send it again. How many went.
+  std::size_t forget(sql::Writer& writer, const Where& where, const std::string& pipeline, std::int64_t before_us,
+                     std::size_t most) const;
+  std::size_t forget_kept(sql::Writer& writer, std::int64_t before_us) const;  // what was made before then
+
   // ---- looking
+  std::vector<std::pair<Where, std::string>> with_old(std::int64_t before_us) const;  // pipelines with such runs
+  // Whether forget() would find something.
+  bool has_old(const Where& where, const std::string& pipeline, std::int64_t before_us) const;
+  bool has_old_kept(std::int64_t before_us) const;
   struct Live {
     std::string id;
     std::int64_t version = 0;
@@ -86,6 +97,7 @@ class Store {
   sql::Database& database_;
 };
 
+inline constexpr std::string_view kPushKey = "push ";  // how keys of signed calls begin
 inline constexpr std::size_t kWishesMax = 100, kQueuedMax = 1'000;
 
 }  // namespace falaj::flow

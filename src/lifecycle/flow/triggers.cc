@@ -14,7 +14,7 @@
 namespace falaj::flow {
 namespace {
 
-constexpr std::size_t kAliasChangesLooked = 100;
+constexpr std::size_t kAliasChangesLooked = 100, kForgottenAtOnce = 100;
 constexpr std::string_view kSignedWith = "sha256=";
 
 Where where_of(const resource::Metadata& m) { return {TenantName::parse(m.tenant), ProjectName::parse(m.project)}; }
@@ -143,6 +143,31 @@ bool Flow::begin_triggered(const resource::Stored& stored, const PipelineSpec& s
   }
 }
 
+std::size_t Flow::forget() {
+  const auto now = parts_.clock.wall().count();
+  std::size_t many = 0;
+  for (const auto& old : store_.with_old(now - kDayUs)) {
+    const auto& where = old.first;
+    const auto& name = old.second;
+    auto keep = kKeepUs;
+    try {
+      const auto stored = parts_.resources.get({"Pipeline", where.tenant.str(), where.project.str(), name});
+      keep = decode<PipelineSpec>(stored.resource.spec, "pipeline").keep_us;
+    } catch (const Error& e) {
+      if (e.code() != Code::not_found) throw;  // of one that is no more the default counts
+    }
+    const auto scope = iam::Scope::of(where.tenant.str(), where.project.str(), "pipeline", name).str();
+    while (store_.has_old(where, name, now - keep))  // nothing is written when there is nothing
+      many += parts_.database.write({"system/flow", "pipelinerun.forget", scope, ""}, [&](sql::Writer& w) {
+        return store_.forget(w, where, name, now - keep, kForgottenAtOnce);
+      });
+  }
+  if (store_.has_old_kept(now - kKeepUs))
+    parts_.database.write({"system/flow", "pipeline.forget_kept", "/", ""},
+                          [&](sql::Writer& w) { store_.forget_kept(w, now - kKeepUs); });
+  return many;
+}
+
 std::optional<Run> Flow::pushed(const Where& where, const std::string& pipeline, const std::string& signature,
                                 std::string_view body, const std::function<std::string(const std::string&)>& reveal) {
   const Error refused(Code::denied, "the call is not signed by whoever this pipeline listens to");
@@ -181,7 +206,7 @@ std::optional<Run> Flow::pushed(const Where& where, const std::string& pipeline,
     return std::nullopt;
   // The same call again, also by somebody who overheard it, has the same bytes, which are all that is signed: it is the
   // same run.
-  const auto key = fmt::format("push {}", crypto::sha256(body).hex());
+  const auto key = std::string(kPushKey) + crypto::sha256(body).hex();
   return start(where, {pipeline, given_by(*match, facts), facts, key, "", true, ""});
 }
 

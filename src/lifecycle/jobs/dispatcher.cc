@@ -150,7 +150,8 @@ void Dispatcher::take(Seen&& news) {
     live->acknowledged = live->ambiguous = true;
     live->missing = live->absent = 0;
     live->start_again = kNever;
-    apply(*live, Reported{std::move(report)});
+    const auto& record = live->record;
+    apply(*live, Reported{std::move(report), record.spec->run.make ? run_id_of(record.id) : ""});
     arm(*live);
   }
   for (const auto id : placed_) {

@@ -71,6 +71,7 @@ struct NodesSeen {
 struct UsedSeen {  // what attempts that run have taken so far
   std::string executor;
   std::vector<std::pair<std::string, Micros>> cpu;  // by attempt
+  double joules_per_cpu_second = 0;                 // of its machine; 0: nobody counts
 };
 struct RulesChanged {};
 // When could this start at the earliest? Answered at once by the stepping thread.
@@ -247,6 +248,7 @@ class Dispatcher {
   bool restoring_ = false;
   std::set<std::string> awaited_;      // executors whose nodes were made up, as they have not said yet what they have
   std::map<std::string, bool> zoned_;  // by executor: its nodes say where they are
+  std::map<std::string, double> joules_per_cpu_second_;  // by executor
   std::set<std::pair<Micros, JobId>> timers_;
   std::vector<Change> changes_;
   std::vector<JobId> changed_;  // of each change

@@ -78,6 +78,9 @@ void Dispatcher::apply(Live& live, const Event& event) {
     change.transitions.push_back({0, now_.count(), record.life.epoch, record.life.phase, record.life.why});
   if (made.spent) {
     made.spent->cost = cost_of(record, *made.spent);
+    if (const auto rate = joules_per_cpu_second_.find(made.spent->executor); rate != joules_per_cpu_second_.end())
+      made.spent->energy_joules = rate->second * static_cast<double>(made.spent->cpu_us) / 1e6;
+    probe_.energy_joules.Increment(made.spent->energy_joules);
     const auto seconds = static_cast<double>(made.spent->ended_us - made.spent->started_us) / 1e6;
     std::int64_t tasks = 0;
     for (const auto& place : made.spent->places) tasks += place.tasks;

@@ -20,6 +20,7 @@ void Dispatcher::take(Scaled&& news) {
 
 // A job that waits on a GPU takes no processor time either: only those without one are looked at.
 void Dispatcher::take(UsedSeen&& news) {
+  joules_per_cpu_second_[news.executor] = news.joules_per_cpu_second;
   for (const auto& [attempt, cpu] : news.cpu) {
     const auto name = parse_attempt(attempt);
     auto* live = name ? find(name->job) : nullptr;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "foundation/base/log.h"
+#include "foundation/sys/power.h"
 #include "lifecycle/jobs/hooks.h"
 #include "lifecycle/jobs/keep_rules.h"
 
@@ -208,7 +209,7 @@ Jobs::Jobs(Parts parts, Executors executors, JobsOptions options)
       executors_(std::move(executors)),
       options_(std::move(options)),
       ids_(parts_.clock, parts_.random),
-      store_(parts_.database),
+      store_(parts_.database, [this](const Record& record) { return launches_.beside_placing(record); }),
       secrets_(parts_.database, options_.secrets_key, parts_.clock),
       launches_({parts_.database, parts_.directory, parts_.vault, parts_.track, parts_.clock},
                 with_secrets(options_.launch, secrets_)) {
@@ -328,6 +329,7 @@ void Jobs::watch(const std::string& name) {
   auto& of = executor(name);
   std::uint64_t seen = 0;
   sys::Micros nodes_due{0}, usage_due = parts_.clock.now() + options_.usage_every;
+  sys::EnergyRate energy(options_.power_directory, options_.stat_file);
   bool silent = false;
   auto& answers =
       parts_.metrics.gauge("falaj_jobs_executor_up", "1 while an executor answers, 0 while not.", {{"executor", name}});
@@ -339,7 +341,9 @@ void Jobs::watch(const std::string& name) {
       }
       auto reports = of.poll(seen, options_.poll_wait);
       if (parts_.clock.now() >= usage_due) {
-        dispatcher_->tell(used_by(name, of, reports));
+        auto used = used_by(name, of, reports);
+        if (!options_.launch.elsewhere.contains(name)) used.joules_per_cpu_second = energy.look();
+        dispatcher_->tell(std::move(used));
         usage_due = parts_.clock.now() + options_.usage_every;
       }
       dispatcher_->tell(Seen{name, std::move(reports)});

@@ -30,6 +30,8 @@ struct JobsOptions {
   sys::Micros nodes_every = std::chrono::seconds(5);
   std::shared_ptr<const crypto::Key> secrets_key;  // seals secrets; none = there are none
   sys::Micros usage_every = std::chrono::minutes(1);
+  // Where this machine says what its processors drew, and how much they worked (sys/power.h).
+  std::string power_directory = "/sys/class/powercap", stat_file = "/proc/stat";
   std::string hooks_directory;  // of programs that node pools name; "" = `hooks` beside the directories of jobs
 };
 

@@ -3,6 +3,7 @@
 #include "lifecycle/jobs/jobs.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 #include <algorithm>
 
 #include <filesystem>
@@ -46,6 +47,8 @@ class JobsTest : public testing::Test {
     options.launch.url = [] { return "http://127.0.0.1:1"; };
     options.dispatcher.idle_after = std::chrono::minutes(2);
     options.usage_every = seconds(10);
+    options.power_directory = dir / "power";
+    options.stat_file = dir / "stat";
     jobs = std::make_unique<Jobs>(Jobs::Parts{*base.database, *resources, *base.directory, *base.vault, *track,
                                               base.clock, base.random, *base.metrics, bell},
                                   Jobs::Executors{{"local", executor.get()}}, std::move(options));
@@ -111,6 +114,32 @@ TEST_F(JobsTest, WhatAJobLeavesIsKeptInItsRun) {
   const auto run = track->run(kFlights, done.life.run_id);
   EXPECT_EQ(run.info.status, track::RunStatus::finished);
   EXPECT_EQ(track->experiment(kFlights, run.info.experiment).name, "late flights");
+}
+
+TEST_F(JobsTest, ARunIsMadeByTheWriteThatPlacesItsJob) {
+  executor->run_for(seconds(1000), seconds(1000));
+  const auto id = submit(JobSpec())[0].id;
+  const auto running = after(id, runs, false);
+  const auto records_of = [&](const std::string& verb) {
+    return base.database->read([&](sql::Reader& reader) {
+      return reader.first("SELECT COUNT(*) FROM audit_record WHERE verb = ?", {std::string_view(verb)},
+                          [](const sql::Row& row) { return row.integer(0); });
+    });
+  };
+  EXPECT_EQ(records_of("run.create"), 0) << "no write of its own";
+  EXPECT_EQ(track->run_info(kFlights, running.life.run_id).status, track::RunStatus::running);
+}
+
+TEST_F(JobsTest, AnExperimentThatTakesNoRunsStopsOnlyJobsThatNameIt) {
+  const auto gone = track->create_experiment(kFlights, "gone", {}, base.act("experiment.create"));
+  track->set_experiment_stage(kFlights, gone, track::Stage::deleted, base.act("experiment.delete"));
+  JobSpec spec;
+  spec.run.experiment = "gone";
+  const auto refused = submit(spec)[0].id, other = submit(JobSpec())[0].id;
+  EXPECT_EQ(after(other, over).life.phase, Phase::succeeded);
+  const auto failed = after(refused, over);
+  EXPECT_EQ(failed.life.phase, Phase::failed);
+  EXPECT_NE(failed.life.why.find("is deleted: restore it first"), std::string::npos) << failed.life.why;
 }
 
 TEST_F(JobsTest, ARestartFindsWhatRuns) {
@@ -352,6 +381,27 @@ TEST_F(JobsTest, AJobThatHoldsProcessorsAndDoesNothingIsToldOf) {
   executor->set_busy(1);
   EXPECT_EQ(after(id, [](const Record& record) { return record.life.idle_since_us == 0; }).life.why,
             "uses its processors again");
+}
+
+TEST_F(JobsTest, AJobIsChargedItsPartOfWhatTheMachineDrew) {
+  jobs.reset();
+  const auto says = [&](int microjoules, std::int64_t busy_seconds) {
+    fs::create_directories(dir / "power/intel-rapl:0");
+    std::ofstream(dir / "power/intel-rapl:0/energy_uj") << microjoules;
+    std::ofstream(dir / "stat") << "cpu " << busy_seconds * ::sysconf(_SC_CLK_TCK) << " 0 0 0 0 0 0";
+  };
+  says(0, 0);
+  executor->run_for(seconds(100), seconds(100));
+  make();
+  const auto id = submit({})[0].id;
+  after(id, runs, false);
+  says(6'000'000, 2);
+  const auto done = after(id, over);
+  ASSERT_TRUE(done.life.end);
+  const auto usage = jobs->usage(kFlights.scope(), UsageBy::job, 0, base.clock.wall().count());
+  ASSERT_EQ(usage.size(), 1u);
+  EXPECT_GT(done.life.end->cpu_us, 0);
+  EXPECT_DOUBLE_EQ(usage[0].energy_joules, 3 * static_cast<double>(done.life.end->cpu_us) / 1e6);
 }
 
 TEST_F(JobsTest, ADeadlineThatCannotBeMetIsRefusedWithTheEarliestThatCan) {

@@ -98,112 +98,122 @@ template <>
 struct Shape<jobs::AmountsSpec> {
   using T = jobs::AmountsSpec;
   static constexpr std::string_view name = "JobAmounts";
-  static constexpr auto fields =
-      std::make_tuple(field("cpus", &T::cpus, "Processors.").range(0, 1'000'000'000),
-                      field("memory", &T::memory_bytes, "Memory.").bytes().range(0, std::int64_t{1} << 60),
-                      field("disk", &T::disk_bytes, "Disk.").bytes().range(0, std::int64_t{1} << 60),
-                      field("gpus", &T::gpus, "GPUs.").range(0, 1'000'000'000));
+  static Fields fields() {
+    return {field("cpus", &T::cpus, "Processors.").range(0, 1'000'000'000),
+            field("memory", &T::memory_bytes, "Memory.").bytes().range(0, std::int64_t{1} << 60),
+            field("disk", &T::disk_bytes, "Disk.").bytes().range(0, std::int64_t{1} << 60),
+            field("gpus", &T::gpus, "GPUs.").range(0, 1'000'000'000)};
+  }
 };
 template <>
 struct Shape<jobs::QueueSpec> {
   using T = jobs::QueueSpec;
   static constexpr std::string_view name = "QueueSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("parent", &T::parent, "The queue it is a part of; a tenant's queue must have one.").length(0, 63),
-      field("weight", &T::weight, "Its share beside its neighbours.").range(0, 1'000'000),
-      field("guaranteed", &T::guaranteed, "What it gets back when it asks, whoever holds it."),
-      field("limit", &T::limit, "Never more than this, with all that is below it."),
-      field("borrows", &T::borrows, "May hold more than guaranteed while others leave it unused."),
-      field("tenants", &T::tenants, "Who may use it; everybody when absent.")
-          .length(0, 1000)
-          .text({is_name, kNameRule}),
-      field("executor", &T::executor, "Where its jobs run that do not say; its parent's, or the server's first.")
-          .text({is_name, kNameRule}));
+  static Fields fields() {
+    return {field("parent", &T::parent, "The queue it is a part of; a tenant's queue must have one.").length(0, 63),
+            field("weight", &T::weight, "Its share beside its neighbours.").range(0, 1'000'000),
+            field("guaranteed", &T::guaranteed, "What it gets back when it asks, whoever holds it."),
+            field("limit", &T::limit, "Never more than this, with all that is below it."),
+            field("borrows", &T::borrows, "May hold more than guaranteed while others leave it unused."),
+            field("tenants", &T::tenants, "Who may use it; everybody when absent.")
+                .length(0, 1000)
+                .text({is_name, kNameRule}),
+            field("executor", &T::executor, "Where its jobs run that do not say; its parent's, or the server's first.")
+                .text({is_name, kNameRule})};
+  }
 };
 template <>
 struct Shape<jobs::PriorityClassSpec> {
   using T = jobs::PriorityClassSpec;
   static constexpr std::string_view name = "PriorityClassSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("value", &T::value, "Higher goes first.").required().range(-1'000'000, 1'000'000),
-      field("preempts", &T::preempts, "Its jobs may stop preemptible ones of lower value."),
-      field("default", &T::is_default, "Of jobs that name none."),
-      field("preemptCooldown", &T::preempt_cooldown_us,
-            "A job of it that was stopped for another is left alone for so long.")
-          .duration()
-          .range(0, jobs::kYearUs),
-      field("preemptionsMax", &T::preemptions_max, "A job of it is stopped for others at most so often.")
-          .range(0, 1'000'000),
-      field("tenants", &T::tenants, "Who may use it; everybody when absent.")
-          .length(0, 1000)
-          .text({is_name, kNameRule}));
+  static Fields fields() {
+    return {field("value", &T::value, "Higher goes first.").required().range(-1'000'000, 1'000'000),
+            field("preempts", &T::preempts, "Its jobs may stop preemptible ones of lower value."),
+            field("default", &T::is_default, "Of jobs that name none."),
+            field("preemptCooldown", &T::preempt_cooldown_us,
+                  "A job of it that was stopped for another is left alone for so long.")
+                .duration()
+                .range(0, jobs::kYearUs),
+            field("preemptionsMax", &T::preemptions_max, "A job of it is stopped for others at most so often.")
+                .range(0, 1'000'000),
+            field("tenants", &T::tenants, "Who may use it; everybody when absent.")
+                .length(0, 1000)
+                .text({is_name, kNameRule})};
+  }
 };
 template <>
 struct Shape<jobs::NodeShapeSpec> {
   using T = jobs::NodeShapeSpec;
   static constexpr std::string_view name = "NodeShapeSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("cpus", &T::cpus, "Processors.").required().range(0, 100'000),
-      field("memory", &T::memory_bytes, "Memory.").required().bytes().range(0, std::int64_t{1} << 50),
-      field("disk", &T::disk_bytes, "Disk.").bytes().range(0, std::int64_t{1} << 60),
-      field("gpus", &T::gpus, "GPUs.").range(0, 16), field("gpuType", &T::gpu_type, "Their type.").length(0, 64));
+  static Fields fields() {
+    return {field("cpus", &T::cpus, "Processors.").required().range(0, 100'000),
+            field("memory", &T::memory_bytes, "Memory.").required().bytes().range(0, std::int64_t{1} << 50),
+            field("disk", &T::disk_bytes, "Disk.").bytes().range(0, std::int64_t{1} << 60),
+            field("gpus", &T::gpus, "GPUs.").range(0, 16), field("gpuType", &T::gpu_type, "Their type.").length(0, 64)};
+  }
 };
 template <>
 struct Shape<jobs::PoolHooksSpec> {
   using T = jobs::PoolHooksSpec;
   static constexpr std::string_view name = "PoolHooksSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("up", &T::up, "Called as `up POOL COUNT` for more nodes; a file in the server's directory `hooks`.")
-          .required()
-          .text({is_name, kNameRule}),
-      field("down", &T::down, "Called as `down POOL NODE...` to give nodes back.")
-          .required()
-          .text({is_name, kNameRule}),
-      field("timeLimit", &T::time_limit_us, "It is killed when it takes longer.")
-          .duration()
-          .range(jobs::kSecondUs, 3600 * jobs::kSecondUs));
+  static Fields fields() {
+    return {field("up", &T::up, "Called as `up POOL COUNT` for more nodes; a file in the server's directory `hooks`.")
+                .required()
+                .text({is_name, kNameRule}),
+            field("down", &T::down, "Called as `down POOL NODE...` to give nodes back.")
+                .required()
+                .text({is_name, kNameRule}),
+            field("timeLimit", &T::time_limit_us, "It is killed when it takes longer.")
+                .duration()
+                .range(jobs::kSecondUs, 3600 * jobs::kSecondUs)};
+  }
 };
 template <>
 struct Shape<jobs::NodePoolSpec> {
   using T = jobs::NodePoolSpec;
   static constexpr std::string_view name = "NodePoolSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("nodes", &T::nodes, "Names of its nodes; '*' stands for anything.").required().length(1, 1000),
-      field("zone", &T::zone, "Where they are.").text({is_name, kNameRule}),
-      field("labels", &T::labels, "Added to those the nodes have.").length(0, 64),
-      field("costPerHour", &T::cost_per_hour, "Of one node.").range(0, 1'000'000),
-      field("scaling", &T::scaling,
-            "fixed: its nodes are there; hooks: programs make and remove them; slurm: Slurm's power saving does.")
-          .one_of(jobs::kScalings),
-      field("min", &T::nodes_min, "Never fewer nodes.").range(0, 100'000),
-      field("max", &T::nodes_max, "Never more nodes.").range(0, 100'000),
-      field("warmUp", &T::warm_up_us, "Between asking for a node and its taking jobs.")
-          .duration()
-          .range(0, 86'400 * jobs::kSecondUs),
-      field("waitTarget", &T::wait_target_us, "Nodes are asked for when a job would wait longer; 10m when absent.")
-          .duration()
-          .range(0, jobs::kYearUs),
-      field("idleAfter", &T::idle_after_us, "A node that did nothing for so long is given back; 15m when absent.")
-          .duration()
-          .range(0, jobs::kYearUs),
-      field("steadyFor", &T::steady_for_us, "After a change nothing is given back for so long; 5m when absent.")
-          .duration()
-          .range(0, jobs::kYearUs),
-      field("spendMax", &T::spend_max, "No more nodes are asked for when a day would cost more; 0 = no cap.")
-          .range(0, 1'000'000'000),
-      field("burst", &T::burst, "Only jobs that would wait too long or miss their deadline elsewhere may use it."),
-      field("executor", &T::executor, "Whose nodes they are; the server's first when absent.").length(0, 63),
-      field("shape", &T::shape, "What one node has; learned from those there are when absent."),
-      field("hooks", &T::hooks, "Of scaling: hooks."));
+  static Fields fields() {
+    return {
+        field("nodes", &T::nodes, "Names of its nodes; '*' stands for anything.").required().length(1, 1000),
+        field("zone", &T::zone, "Where they are.").text({is_name, kNameRule}),
+        field("labels", &T::labels, "Added to those the nodes have.").length(0, 64),
+        field("costPerHour", &T::cost_per_hour, "Of one node.").range(0, 1'000'000),
+        field("scaling", &T::scaling,
+              "fixed: its nodes are there; hooks: programs make and remove them; slurm: Slurm's power saving does.")
+            .one_of(jobs::kScalings),
+        field("min", &T::nodes_min, "Never fewer nodes.").range(0, 100'000),
+        field("max", &T::nodes_max, "Never more nodes.").range(0, 100'000),
+        field("warmUp", &T::warm_up_us, "Between asking for a node and its taking jobs.")
+            .duration()
+            .range(0, 86'400 * jobs::kSecondUs),
+        field("waitTarget", &T::wait_target_us, "Nodes are asked for when a job would wait longer; 10m when absent.")
+            .duration()
+            .range(0, jobs::kYearUs),
+        field("idleAfter", &T::idle_after_us, "A node that did nothing for so long is given back; 15m when absent.")
+            .duration()
+            .range(0, jobs::kYearUs),
+        field("steadyFor", &T::steady_for_us, "After a change nothing is given back for so long; 5m when absent.")
+            .duration()
+            .range(0, jobs::kYearUs),
+        field("spendMax", &T::spend_max, "No more nodes are asked for when a day would cost more; 0 = no cap.")
+            .range(0, 1'000'000'000),
+        field("burst", &T::burst, "Only jobs that would wait too long or miss their deadline elsewhere may use it."),
+        field("executor", &T::executor, "Whose nodes they are; the server's first when absent.").length(0, 63),
+        field("shape", &T::shape, "What one node has; learned from those there are when absent."),
+        field("hooks", &T::hooks, "Of scaling: hooks.")};
+  }
 };
 template <>
 struct Shape<jobs::ScheduleSpec> {
   using T = jobs::ScheduleSpec;
   static constexpr std::string_view name = "ScheduleSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("cron", &T::cron, "When, in UTC.").required().text({jobs::is_cron, jobs::kCronRule}),
-      field("overlap", &T::overlap, "While the one before has not ended: skip, or allow both.").one_of(jobs::kOverlaps),
-      field("suspended", &T::suspended, "Whether it rests."), field("job", &T::job, "What is submitted.").required());
+  static Fields fields() {
+    return {field("cron", &T::cron, "When, in UTC.").required().text({jobs::is_cron, jobs::kCronRule}),
+            field("overlap", &T::overlap, "While the one before has not ended: skip, or allow both.")
+                .one_of(jobs::kOverlaps),
+            field("suspended", &T::suspended, "Whether it rests."),
+            field("job", &T::job, "What is submitted.").required()};
+  }
 };
 
 }  // namespace falaj

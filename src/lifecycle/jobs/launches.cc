@@ -141,18 +141,9 @@ Launches::Prepared Launches::prepare(const Record& record) {
   return out;
 }
 
-std::string Launches::run_of(const Record& record) {
-  if (!record.life.run_id.empty()) return record.life.run_id;
-  auto& track = parts_.track;
+track::NewRun Launches::new_run(const Record& record) const {
   track::NewRun run;
-  if (const auto& name = record.spec->run.experiment; !name.empty()) {
-    try {
-      run.experiment = track.experiment_by_name(record.where, name).number;
-    } catch (const Error& e) {
-      if (e.code() != Code::not_found) throw;
-      run.experiment = track.create_experiment(record.where, name, {}, act_of(record, "experiment.create"));
-    }
-  }
+  run.id = run_id_of(record.id);
   run.name = record.name;
   run.user = record.owner.substr(record.owner.rfind('/') + 1);
   run.start_ms = record.life.placed_us / 1000;
@@ -160,6 +151,35 @@ std::string Launches::run_of(const Record& record) {
   if (!record.array.empty()) {
     run.tags.push_back({"falaj.array", record.array});
     run.tags.push_back({"falaj.array_index", std::to_string(record.array_index)});
+  }
+  return run;
+}
+
+std::function<void(sql::Writer&)> Launches::beside_placing(const Record& record) {
+  const auto& wanted = record.spec->run;
+  if (!wanted.make || !record.life.run_id.empty()) return {};
+  try {
+    auto run = new_run(record);
+    if (!wanted.experiment.empty())
+      run.experiment = parts_.track.experiment_by_name(record.where, wanted.experiment).number;
+    return parts_.track.run_to_add(record.where, run);
+  } catch (const Error&) {
+    return {};  // run_of makes it, or says why not
+  }
+}
+
+std::string Launches::run_of(const Record& record) {
+  if (!record.life.run_id.empty()) return record.life.run_id;
+  auto& track = parts_.track;
+  auto run = new_run(record);
+  if (track.has_run(record.where, run.id)) return run.id;
+  if (const auto& name = record.spec->run.experiment; !name.empty()) {
+    try {
+      run.experiment = track.experiment_by_name(record.where, name).number;
+    } catch (const Error& e) {
+      if (e.code() != Code::not_found) throw;
+      run.experiment = track.create_experiment(record.where, name, {}, act_of(record, "experiment.create"));
+    }
   }
   return track.create_run(record.where, run, act_of(record, "run.create")).info.run_id;
 }

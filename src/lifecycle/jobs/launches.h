@@ -75,6 +75,9 @@ class Launches {
     execute::Launch launch;
     std::string run_id;  // "" = it has none
   };
+  // What makes its run together with its placement, so that its start need not wait for another write: nothing where it
+  // has one, wants none, or it cannot be made that way; then prepare makes it.
+  std::function<void(sql::Writer&)> beside_placing(const Record& record);
   Prepared prepare(const Record& record);
   // Logs what it told since `offset` into its run and returns where to go on; the same twice has no effect.
   std::int64_t follow(const Record& record, std::int64_t offset);
@@ -90,6 +93,7 @@ class Launches {
   std::string home(const Record& record) const;
   std::size_t sweep(const std::string& directory, const std::function<bool(JobId)>& is_live,
                     std::int64_t unchanged_since_us);
+  track::NewRun new_run(const Record& record) const;
   std::string run_of(const Record& record);
   std::string token_of(const Record& record);
   void revoke_token(const Record& record);

@@ -102,6 +102,10 @@ class Step {
     if (!is_placed(life().phase)) return;
     const auto& report = reported.report;
     auto& l = life();
+    if (l.run_id.empty() && !reported.run_id.empty()) {
+      l.run_id = reported.run_id;
+      out_.changed = true;
+    }
     if (report.phase != execute::Phase::starting) {
       l.isolation = std::string(execute::name_of(report.isolation));
       l.external_id = report.external_id;
@@ -234,6 +238,7 @@ class Step {
                        end.reason,
                        end.cpu_us,
                        end.memory_peak_bytes,
+                       0,
                        0};
     out_.effects.push_back(then);
     judge(ending, end);
@@ -323,6 +328,8 @@ Next next(const JobSpec& spec, const Life& life, const Event& event, std::int64_
 std::int64_t backoff_us(const RetrySpec& retries, std::int64_t failures) {
   return doubled(retries.backoff_us, failures, std::max(retries.backoff_us, retries.backoff_max_us));
 }
+
+std::string run_id_of(JobId job) { return fmt::format("{:016x}{:016x}", job.bits.high, job.bits.low); }
 
 std::string attempt_name(JobId job, std::int64_t epoch) { return fmt::format("{}.{}", job.str(), epoch); }
 

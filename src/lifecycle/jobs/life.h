@@ -105,7 +105,8 @@ struct Refused {  // the attempt can never run there
   std::string message;
 };
 struct Reported {
-  execute::Report report;  // of the newest attempt
+  execute::Report report;   // of the newest attempt
+  std::string run_id = {};  // that it has if it is there at all, whether or not that was acknowledged
 };
 struct CancelAsked {
   std::string by;
@@ -145,7 +146,8 @@ struct Spent {
   std::vector<Place> places;
   std::string executor, reason;
   std::int64_t cpu_us = 0, memory_peak_bytes = 0;
-  double cost = 0;  // by what nodes of their pools cost; known to the dispatcher
+  double cost = 0;           // by what nodes of their pools cost; known to the dispatcher
+  double energy_joules = 0;  // of processors; the same; 0: nobody counts
 };
 
 struct Next {
@@ -162,6 +164,9 @@ Next next(const JobSpec& spec, const Life& life, const Event& event, std::int64_
 std::int64_t backoff_us(const RetrySpec& retries, std::int64_t failures);
 inline constexpr std::int64_t kLossesMax = 10;
 
+// The run of a job, of all its attempts: known without having been written down, so that a kill between making it and
+// writing it down loses nothing.
+std::string run_id_of(JobId job);
 std::string attempt_name(JobId job, std::int64_t epoch);
 struct AttemptName {
   JobId job;
@@ -184,49 +189,61 @@ template <>
 struct Shape<jobs::Place> {
   using T = jobs::Place;
   static constexpr std::string_view name = "JobPlace";
-  static constexpr auto fields =
-      std::make_tuple(field("node", &T::node, "The node."), field("tasks", &T::tasks, "Tasks on it."),
-                      field("gpus", &T::gpus, "GPUs they use."));
+  static Fields fields() {
+    return {field("node", &T::node, "The node."), field("tasks", &T::tasks, "Tasks on it."),
+            field("gpus", &T::gpus, "GPUs they use.")};
+  }
 };
 template <>
 struct Shape<jobs::End> {
   using T = jobs::End;
   static constexpr std::string_view name = "JobEnd";
-  static constexpr auto fields = std::make_tuple(
-      field("reason", &T::reason,
+  static Fields fields() {
+    return {
+        field(
+            "reason", &T::reason,
             "finished, checkpointed, signalled, out_of_memory, time_limit, stopped, node_lost, not_started, dependency "
             "or deadline."),
-      field("exit_code", &T::exit_code, "Of the task that decided it."),
-      field("signal", &T::signal, "That ended it; 0 = none."), field("rank", &T::rank, "Of that task."),
-      field("message", &T::message, "In words."), field("at_us", &T::at_us, "When."),
-      field("cpu_us", &T::cpu_us, "Processor time of all tasks."),
-      field("memory_peak_bytes", &T::memory_peak_bytes, "Most memory of all tasks together."));
+        field("exit_code", &T::exit_code, "Of the task that decided it."),
+        field("signal", &T::signal, "That ended it; 0 = none."),
+        field("rank", &T::rank, "Of that task."),
+        field("message", &T::message, "In words."),
+        field("at_us", &T::at_us, "When."),
+        field("cpu_us", &T::cpu_us, "Processor time of all tasks."),
+        field("memory_peak_bytes", &T::memory_peak_bytes, "Most memory of all tasks together.")};
+  }
 };
 template <>
 struct Shape<jobs::Life> {
   using T = jobs::Life;
   static constexpr std::string_view name = "JobLife";
-  static constexpr auto fields = std::make_tuple(
-      field("phase", &T::phase, "Where it is in its life."), field("epoch", &T::epoch, "Attempts so far."),
-      field("executor", &T::executor, "Where it runs."), field("places", &T::places, "On which nodes."),
-      field("isolation", &T::isolation, "How far it is kept apart there."),
-      field("external_id", &T::external_id, "The other system's name for it."),
-      field("not_before_us", &T::not_before_us, "It does not start before."),
-      field("placed_us", &T::placed_us, "When its place was taken."),
-      field("started_us", &T::started_us, "When the attempt began to run."),
-      field("ended_us", &T::ended_us, "When the job ended."), field("failures", &T::failures, "Attempts that failed."),
-      field("losses", &T::losses, "Attempts lost with a node."),
-      field("preemptions", &T::preemptions, "How often it was stopped for another."),
-      field("preempted_us", &T::preempted_us, "When last."),
-      field("resizes", &T::resizes, "How often it was stopped to go on with more tasks."),
-      field("trial", &T::trial, "It runs in room that is promised to another."),
-      field("trials", &T::trials, "How often it had to go for that other."),
-      field("checkpointed_us", &T::checkpointed_us, "What it did before then is safe."),
-      field("idle_since_us", &T::idle_since_us, "It hardly uses its processors since then; 0 = it does."),
-      field("hasty", &T::hasty, "How often in a row it asked at once to be started again."),
-      field("stop", &T::stop, "Why it was told to stop."), field("verdict", &T::verdict, "What it will be."),
-      field("why", &T::why, "The newest change, in words."), field("end", &T::end, "How its last attempt ended."),
-      field("run_id", &T::run_id, "Its tracked run."));
+  static Fields fields() {
+    return {field("phase", &T::phase, "Where it is in its life."),
+            field("epoch", &T::epoch, "Attempts so far."),
+            field("executor", &T::executor, "Where it runs."),
+            field("places", &T::places, "On which nodes."),
+            field("isolation", &T::isolation, "How far it is kept apart there."),
+            field("external_id", &T::external_id, "The other system's name for it."),
+            field("not_before_us", &T::not_before_us, "It does not start before."),
+            field("placed_us", &T::placed_us, "When its place was taken."),
+            field("started_us", &T::started_us, "When the attempt began to run."),
+            field("ended_us", &T::ended_us, "When the job ended."),
+            field("failures", &T::failures, "Attempts that failed."),
+            field("losses", &T::losses, "Attempts lost with a node."),
+            field("preemptions", &T::preemptions, "How often it was stopped for another."),
+            field("preempted_us", &T::preempted_us, "When last."),
+            field("resizes", &T::resizes, "How often it was stopped to go on with more tasks."),
+            field("trial", &T::trial, "It runs in room that is promised to another."),
+            field("trials", &T::trials, "How often it had to go for that other."),
+            field("checkpointed_us", &T::checkpointed_us, "What it did before then is safe."),
+            field("idle_since_us", &T::idle_since_us, "It hardly uses its processors since then; 0 = it does."),
+            field("hasty", &T::hasty, "How often in a row it asked at once to be started again."),
+            field("stop", &T::stop, "Why it was told to stop."),
+            field("verdict", &T::verdict, "What it will be."),
+            field("why", &T::why, "The newest change, in words."),
+            field("end", &T::end, "How its last attempt ended."),
+            field("run_id", &T::run_id, "Its tracked run.")};
+  }
 };
 
 }  // namespace falaj

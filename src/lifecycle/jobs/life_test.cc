@@ -53,6 +53,18 @@ class OneLife {
   bool does(Effect effect) const { return std::find(effects.begin(), effects.end(), effect) != effects.end(); }
 };
 
+TEST(Life, AnAttemptThatIsThereHasItsRunThoughNobodyWroteItDown) {
+  OneLife one;
+  one.happens(Released{}).happens(Placed{"local", {{"n1", 1, {}}}, false});
+  execute::Report report;
+  report.phase = execute::Phase::ended;
+  report.ending.emplace();
+  report.ending->reason = execute::Reason::finished;
+  one.happens(Reported{report, run_id_of(JobId{})});
+  EXPECT_EQ(one.life.run_id, std::string(32, '0'));
+  EXPECT_TRUE(one.does(Effect::keep)) << "what it left belongs to its run";
+}
+
 TEST(Life, GoesFromSubmissionToItsEnd) {
   OneLife one;
   EXPECT_EQ(one.happens(Released{}).life.phase, Phase::admitted);

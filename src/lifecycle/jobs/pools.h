@@ -112,15 +112,20 @@ template <>
 struct Shape<jobs::PoolLife> {
   using T = jobs::PoolLife;
   static constexpr std::string_view name = "PoolLife";
-  static constexpr auto fields = std::make_tuple(
-      field("up", &T::up, "Nodes that take jobs."), field("coming", &T::coming, "Nodes that were asked for."),
-      field("asked_us", &T::asked_us, "When."), field("changed_us", &T::changed_us, "When it last grew or shrank."),
-      field("period_us", &T::period_us, "When the period of its spend began."),
-      field("counted_us", &T::counted_us, "Until when its spend is counted."),
-      field("spent", &T::spent, "In this period."), field("failures", &T::failures, "Of its hook, in a row."),
-      field("not_before_us", &T::not_before_us, "Nothing is asked for before."),
-      field("leaving", &T::leaving, "Nodes that are being given back."), field("why", &T::why, "The newest change."),
-      field("events", &T::events, "How many there were."));
+  static Fields fields() {
+    return {field("up", &T::up, "Nodes that take jobs."),
+            field("coming", &T::coming, "Nodes that were asked for."),
+            field("asked_us", &T::asked_us, "When."),
+            field("changed_us", &T::changed_us, "When it last grew or shrank."),
+            field("period_us", &T::period_us, "When the period of its spend began."),
+            field("counted_us", &T::counted_us, "Until when its spend is counted."),
+            field("spent", &T::spent, "In this period."),
+            field("failures", &T::failures, "Of its hook, in a row."),
+            field("not_before_us", &T::not_before_us, "Nothing is asked for before."),
+            field("leaving", &T::leaving, "Nodes that are being given back."),
+            field("why", &T::why, "The newest change."),
+            field("events", &T::events, "How many there were.")};
+  }
 };
 
 }  // namespace falaj

@@ -39,6 +39,8 @@ Probe::Probe(Metrics& metrics)
       lost_cpu_seconds(metrics.counter("falaj_jobs_lost_cpu_seconds_total",
                                        "Processor seconds of attempts that ended neither by themselves nor with a "
                                        "checkpoint.")),
+      energy_joules(metrics.counter("falaj_jobs_energy_joules_total",
+                                    "What ended attempts took of what the processors of this machine drew.")),
       pending(metrics.gauge("falaj_jobs_pending", "Jobs that wait.")),
       running(metrics.gauge("falaj_jobs_running", "Jobs that hold a place.")),
       nodes_up(metrics.gauge("falaj_jobs_nodes_up", "Nodes that take jobs.")),

@@ -9,7 +9,7 @@ namespace falaj::jobs {
 struct Probe {
   explicit Probe(Metrics& metrics);
   Counter &submitted, &started, &succeeded, &failed, &cancelled, &preempted, &resized, &lost, &strays;
-  Counter &cpu_seconds, &gpu_seconds, &lost_cpu_seconds;
+  Counter &cpu_seconds, &gpu_seconds, &lost_cpu_seconds, &energy_joules;
   Gauge &pending, &running, &nodes_up;
   Gauge &cpu_free_ratio, &gpu_free_ratio;
   Gauge &cpu_used_ratio, &gpu_used_ratio, &memory_used_ratio;  // held by jobs, of all

@@ -122,125 +122,138 @@ template <>
 struct Shape<jobs::RetrySpec> {
   using T = jobs::RetrySpec;
   static constexpr std::string_view name = "RetrySpec";
-  static constexpr auto fields =
-      std::make_tuple(field("max", &T::max, "How often a job that failed is tried again.").range(0, 1000),
-                      field("backoff", &T::backoff_us, "Wait before the first retry; doubles with each.")
-                          .duration()
-                          .range(0, jobs::kYearUs),
-                      field("backoffMax", &T::backoff_max_us, "Longest wait.").duration().range(0, jobs::kYearUs));
+  static Fields fields() {
+    return {field("max", &T::max, "How often a job that failed is tried again.").range(0, 1000),
+            field("backoff", &T::backoff_us, "Wait before the first retry; doubles with each.")
+                .duration()
+                .range(0, jobs::kYearUs),
+            field("backoffMax", &T::backoff_max_us, "Longest wait.").duration().range(0, jobs::kYearUs)};
+  }
 };
 template <>
 struct Shape<jobs::ArraySpec> {
   using T = jobs::ArraySpec;
   static constexpr std::string_view name = "ArraySpec";
-  static constexpr auto fields =
-      std::make_tuple(field("count", &T::count, "How many; each has its FALAJ_ARRAY_INDEX, from 0.")
-                          .required()
-                          .range(1, jobs::kArrayMax),
-                      field("parallel", &T::parallel, "At most so many at once; 0 = as many as there is room for.")
-                          .range(0, jobs::kArrayMax));
+  static Fields fields() {
+    return {field("count", &T::count, "How many; each has its FALAJ_ARRAY_INDEX, from 0.")
+                .required()
+                .range(1, jobs::kArrayMax),
+            field("parallel", &T::parallel, "At most so many at once; 0 = as many as there is room for.")
+                .range(0, jobs::kArrayMax)};
+  }
 };
 template <>
 struct Shape<jobs::AfterSpec> {
   using T = jobs::AfterSpec;
   static constexpr std::string_view name = "AfterSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("ok", &T::ok, "Jobs or arrays that must have succeeded; when one did not, this one fails.").length(0, 1000),
-      field("any", &T::any, "Jobs or arrays that must have ended, however.").length(0, 1000));
+  static Fields fields() {
+    return {field("ok", &T::ok, "Jobs or arrays that must have succeeded; when one did not, this one fails.")
+                .length(0, 1000),
+            field("any", &T::any, "Jobs or arrays that must have ended, however.").length(0, 1000)};
+  }
 };
 template <>
 struct Shape<jobs::InputSpec> {
   using T = jobs::InputSpec;
   static constexpr std::string_view name = "InputSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "It is at $FALAJ_INPUTS/NAME.").required().text({is_name, kNameRule}),
-      field("dataset", &T::dataset, "A dataset's version: flights@3; without @ the newest when it is submitted."),
-      field("artifact", &T::artifact, "A run's file or directory: RUN_ID/path."),
-      field("blob", &T::blob, "A blob of the project, by name."),
-      field("text", &T::text, "A text itself: the file is called text.").length(0, 1 << 20),
-      field("service", &T::service, "A feature service: its features for the rows of spine become a dataset.")
-          .length(0, 256),
-      field("spine", &T::spine, "A dataset's version: the rows that get features.").length(0, 256));
+  static Fields fields() {
+    return {field("name", &T::name, "It is at $FALAJ_INPUTS/NAME.").required().text({is_name, kNameRule}),
+            field("dataset", &T::dataset, "A dataset's version: flights@3; without @ the newest when it is submitted."),
+            field("artifact", &T::artifact, "A run's file or directory: RUN_ID/path."),
+            field("blob", &T::blob, "A blob of the project, by name."),
+            field("text", &T::text, "A text itself: the file is called text.").length(0, 1 << 20),
+            field("service", &T::service, "A feature service: its features for the rows of spine become a dataset.")
+                .length(0, 256),
+            field("spine", &T::spine, "A dataset's version: the rows that get features.").length(0, 256)};
+  }
 };
 template <>
 struct Shape<jobs::NodesSpec> {
   using T = jobs::NodesSpec;
   static constexpr std::string_view name = "NodesSpec";
-  static constexpr auto fields =
-      std::make_tuple(field("labels", &T::labels, "Only nodes with all of these.").length(0, 64),
-                      field("notLabels", &T::not_labels, "Only nodes with none of these.").length(0, 64),
-                      field("zones", &T::zones, "Only nodes in these zones; the project's zone when absent.")
-                          .length(0, 64)
-                          .text({is_name, kNameRule}),
-                      field("layout", &T::layout, "pack: on few nodes; spread: on many.").one_of(jobs::kLayouts));
+  static Fields fields() {
+    return {field("labels", &T::labels, "Only nodes with all of these.").length(0, 64),
+            field("notLabels", &T::not_labels, "Only nodes with none of these.").length(0, 64),
+            field("zones", &T::zones, "Only nodes in these zones; the project's zone when absent.")
+                .length(0, 64)
+                .text({is_name, kNameRule}),
+            field("layout", &T::layout, "pack: on few nodes; spread: on many.").one_of(jobs::kLayouts)};
+  }
 };
 template <>
 struct Shape<jobs::RunSpec> {
   using T = jobs::RunSpec;
   static constexpr std::string_view name = "JobRunSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("make", &T::make, "Whether it is a tracked run, which keeps what is put into $FALAJ_OUTPUTS."),
-      field("experiment", &T::experiment, "Of the run, by name; made when missing.").length(0, 500),
-      field("model", &T::model,
-            "What is in $FALAJ_OUTPUTS/model becomes a version of this model when it has succeeded.")
-          .length(0, 256),
-      field("alias", &T::alias, "Points at the new version then.").length(0, 256));
+  static Fields fields() {
+    return {field("make", &T::make, "Whether it is a tracked run, which keeps what is put into $FALAJ_OUTPUTS."),
+            field("experiment", &T::experiment, "Of the run, by name; made when missing.").length(0, 500),
+            field("model", &T::model,
+                  "What is in $FALAJ_OUTPUTS/model becomes a version of this model when it has succeeded.")
+                .length(0, 256),
+            field("alias", &T::alias, "Points at the new version then.").length(0, 256)};
+  }
 };
 template <>
 struct Shape<jobs::JobSpec> {
   using T = jobs::JobSpec;
   static constexpr std::int64_t kBytesMax = std::int64_t{1} << 50;
   static constexpr std::string_view name = "JobSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("command", &T::command, "What runs, word by word; no shell.").required().length(1, 1000),
-      field("tasks", &T::tasks, "Processes that start together, all or none.").range(1, jobs::kTasksMax),
-      field("tasksMin", &T::tasks_min, "So many are enough to begin with: the job is elastic.")
-          .range(1, jobs::kTasksMax),
-      field("spares", &T::spares,
-            "So many of its tasks may be killed while the others go on: they must be able to do without.")
-          .range(0, jobs::kTasksMax),
-      field("array", &T::array, "The same job many times."),
-      field("cpus", &T::cpus, "Processors of each task, such as 0.5 or 4.").range(0, 100'000),
-      field("memory", &T::memory_bytes, "Memory of each task.").bytes().range(1 << 20, kBytesMax),
-      field("disk", &T::disk_bytes, "What each task may write into its work directory; 0 = not limited.")
-          .bytes()
-          .range(0, kBytesMax),
-      field("gpus", &T::gpus, "GPUs of each task: whole ones, or a share of one such as 0.5.").range(0, 16),
-      field("gpuType", &T::gpu_type, "Only GPUs of this type, or slices of this profile.").length(0, 64),
-      field("processes", &T::processes, "Processes and threads of each task; 0 = the executor's limit.")
-          .range(0, 1'000'000),
-      field("queue", &T::queue, "Where it waits.").length(1, 127),
-      field("priorityClass", &T::priority_class, "A PriorityClass; the default one when absent.").length(0, 63),
-      field("executor", &T::executor, "Where it runs; its queue's, or the server's first when absent.").length(0, 63),
-      field("deadline", &T::deadline, "When it must be done; RFC 3339.").length(0, 40),
-      field("notBefore", &T::not_before, "When it may begin; RFC 3339.").length(0, 40),
-      field("expected", &T::expected_us, "How long it probably runs; learned from history when absent.")
-          .duration()
-          .range(0, jobs::kYearUs),
-      field("timeLimit", &T::time_limit_us, "It is stopped when it has run for so long; 0 = never.")
-          .duration()
-          .range(0, jobs::kYearUs),
-      field("retries", &T::retries, "What happens when it fails."),
-      field("preemptible", &T::preemptible, "May be stopped for a job of higher priority, and started again."),
-      field("grace", &T::grace_us, "Between SIGTERM and SIGKILL.").duration().range(0, 86'400 * jobs::kSecondUs),
-      field("nodes", &T::nodes, "Which nodes it may use."), field("after", &T::after, "What must have ended before."),
-      field("image", &T::image,
-            "Root file system: a directory or OCI layout the server allows; the host's when absent.")
-          .length(0, 4096),
-      field("network", &T::network, "none: only its own loopback; host: the machine's.").one_of(jobs::kNetworks),
-      field("isolation", &T::isolation, "It runs only if it can be kept apart at least so far.")
-          .one_of(jobs::kIsolations),
-      field("environment", &T::environment, "Variables of its environment.").length(0, 1000),
-      field("secrets", &T::secrets, "Variables whose values are secrets of the project, by name.").length(0, 100),
-      field("inputs", &T::inputs, "What it reads.").length(0, 100), field("run", &T::run, "What is kept of it."));
+  static Fields fields() {
+    return {
+        field("command", &T::command, "What runs, word by word; no shell.").required().length(1, 1000),
+        field("tasks", &T::tasks, "Processes that start together, all or none.").range(1, jobs::kTasksMax),
+        field("tasksMin", &T::tasks_min, "So many are enough to begin with: the job is elastic.")
+            .range(1, jobs::kTasksMax),
+        field("spares", &T::spares,
+              "So many of its tasks may be killed while the others go on: they must be able to do without.")
+            .range(0, jobs::kTasksMax),
+        field("array", &T::array, "The same job many times."),
+        field("cpus", &T::cpus, "Processors of each task, such as 0.5 or 4.").range(0, 100'000),
+        field("memory", &T::memory_bytes, "Memory of each task.").bytes().range(1 << 20, kBytesMax),
+        field("disk", &T::disk_bytes, "What each task may write into its work directory; 0 = not limited.")
+            .bytes()
+            .range(0, kBytesMax),
+        field("gpus", &T::gpus, "GPUs of each task: whole ones, or a share of one such as 0.5.").range(0, 16),
+        field("gpuType", &T::gpu_type, "Only GPUs of this type, or slices of this profile.").length(0, 64),
+        field("processes", &T::processes, "Processes and threads of each task; 0 = the executor's limit.")
+            .range(0, 1'000'000),
+        field("queue", &T::queue, "Where it waits.").length(1, 127),
+        field("priorityClass", &T::priority_class, "A PriorityClass; the default one when absent.").length(0, 63),
+        field("executor", &T::executor, "Where it runs; its queue's, or the server's first when absent.").length(0, 63),
+        field("deadline", &T::deadline, "When it must be done; RFC 3339.").length(0, 40),
+        field("notBefore", &T::not_before, "When it may begin; RFC 3339.").length(0, 40),
+        field("expected", &T::expected_us, "How long it probably runs; learned from history when absent.")
+            .duration()
+            .range(0, jobs::kYearUs),
+        field("timeLimit", &T::time_limit_us, "It is stopped when it has run for so long; 0 = never.")
+            .duration()
+            .range(0, jobs::kYearUs),
+        field("retries", &T::retries, "What happens when it fails."),
+        field("preemptible", &T::preemptible, "May be stopped for a job of higher priority, and started again."),
+        field("grace", &T::grace_us, "Between SIGTERM and SIGKILL.").duration().range(0, 86'400 * jobs::kSecondUs),
+        field("nodes", &T::nodes, "Which nodes it may use."),
+        field("after", &T::after, "What must have ended before."),
+        field("image", &T::image,
+              "Root file system: a directory or OCI layout the server allows; the host's when absent.")
+            .length(0, 4096),
+        field("network", &T::network, "none: only its own loopback; host: the machine's.").one_of(jobs::kNetworks),
+        field("isolation", &T::isolation, "It runs only if it can be kept apart at least so far.")
+            .one_of(jobs::kIsolations),
+        field("environment", &T::environment, "Variables of its environment.").length(0, 1000),
+        field("secrets", &T::secrets, "Variables whose values are secrets of the project, by name.").length(0, 100),
+        field("inputs", &T::inputs, "What it reads.").length(0, 100),
+        field("run", &T::run, "What is kept of it.")};
+  }
 };
 template <>
 struct Shape<jobs::NewJob> {
   using T = jobs::NewJob;
   static constexpr std::string_view name = "NewJob";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "What people call it; need not be unique.").required().text({is_name, kNameRule}),
-      field("labels", &T::labels, "To select by.").length(0, 64), field("spec", &T::spec, "What it is.").required());
+  static Fields fields() {
+    return {field("name", &T::name, "What people call it; need not be unique.").required().text({is_name, kNameRule}),
+            field("labels", &T::labels, "To select by.").length(0, 64),
+            field("spec", &T::spec, "What it is.").required()};
+  }
 };
 
 }  // namespace falaj

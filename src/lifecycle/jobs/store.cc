@@ -42,6 +42,7 @@ constexpr sql::Migration kMigrations[] = {
      "ALTER TABLE job_spent ADD COLUMN submitted_us BIGINT NOT NULL DEFAULT 0;"
      "ALTER TABLE job_spent ADD COLUMN limit_us BIGINT NOT NULL DEFAULT 0;"
      "ALTER TABLE job_spent ADD COLUMN deadline_us BIGINT NOT NULL DEFAULT 0"},
+    {3, "jobs", "ALTER TABLE job_spent ADD COLUMN energy_joules DOUBLE PRECISION NOT NULL DEFAULT 0"},
 };
 
 Record read_record(const sql::Row& row, const std::shared_ptr<const JobSpec>& shared) {
@@ -130,8 +131,8 @@ void write_spent(sql::Writer& writer, const Record& record, const std::string& i
   writer.execute(
       "INSERT INTO job_spent(job, epoch, tenant, project, owner, queue, started_us, ended_us, reason, tasks, cpu_us,"
       " memory_peak_bytes, cpu_millis, memory_bytes, gpu_millis, cost,"
-      " name, submitted_us, limit_us, deadline_us)"
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+      " name, submitted_us, limit_us, deadline_us, energy_joules)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
       " ON CONFLICT (job, epoch) DO NOTHING",
       {std::string_view(id),
        spent.epoch,
@@ -152,7 +153,8 @@ void write_spent(sql::Writer& writer, const Record& record, const std::string& i
        std::string_view(record.name),
        record.submitted_us,
        spec.time_limit_us,
-       parse_time(spec.deadline).value_or(0)});
+       parse_time(spec.deadline).value_or(0),
+       spent.energy_joules});
 }
 
 // A life as it is stored.
@@ -175,6 +177,11 @@ void write_change(sql::Writer& writer, const Change& change, const Written& life
   write_transitions(writer, id, change.transitions, record.transitions);
   for (const auto& spent : change.spent) write_spent(writer, record, id, spent);
   writer.record({record.scope().str(), record.digest, life.digest});
+}
+
+bool places(const Change& change) {
+  return std::any_of(change.transitions.begin(), change.transitions.end(),
+                     [](const Transition& transition) { return transition.phase == Phase::starting; });
 }
 
 }  // namespace
@@ -218,9 +225,15 @@ void Store::write(std::span<Change> changes) {
   std::vector<Written> lives;
   lives.reserve(changes.size());
   for (const auto& change : changes) lives.emplace_back(change.record->life);
+  std::vector<std::function<void(sql::Writer&)>> beside;
+  if (beside_placing_)
+    for (const auto& change : changes)
+      if (places(change))
+        if (auto more = beside_placing_(*change.record)) beside.push_back(std::move(more));
   const sql::Act act{"system/jobs", "job.transition", scope_of_all(changes), "", "ok", details_of(changes)};
   database_.write(act, [&](sql::Writer& writer) {
     for (std::size_t i = 0; i < changes.size(); ++i) write_change(writer, changes[i], lives[i]);
+    for (const auto& more : beside) more(writer);
   });
   for (std::size_t i = 0; i < changes.size(); ++i) {
     changes[i].record->transitions += static_cast<std::int64_t>(changes[i].transitions.size());
@@ -431,7 +444,8 @@ std::vector<Usage> Store::usage(const iam::Scope& scope, UsageBy by, std::int64_
   database_.read([&](sql::Reader& reader) {
     reader.query(
         "SELECT job, tenant, project, owner, queue, started_us, ended_us, reason, cpu_us, cpu_millis, memory_bytes,"
-        " gpu_millis, cost FROM job_spent WHERE ended_us > ? AND started_us < ? AND (? = '' OR tenant = ?)"
+        " gpu_millis, cost, energy_joules FROM job_spent WHERE ended_us > ? AND started_us < ? AND (? = '' OR tenant = "
+        "?)"
         " AND (? = '' OR project = ?) ORDER BY job, epoch",
         {from_us, until_us, scope.tenant(), scope.tenant(), scope.project(), scope.project()},
         [&](const sql::Row& row) {
@@ -454,6 +468,7 @@ std::vector<Usage> Store::usage(const iam::Scope& scope, UsageBy by, std::int64_
           sum.gpu_seconds += seconds * static_cast<double>(row.integer(11)) / 1000;
           const double all = static_cast<double>(std::max<std::int64_t>(row.integer(6) - row.integer(5), 1)) / 1e6;
           sum.cost += row.real(12) * std::min(seconds / all, 1.0);
+          sum.energy_joules += row.real(13);
           const auto reason = row.text(7);
           if (reason != "finished" && reason != "checkpointed") sum.lost_seconds += allocated;
         });

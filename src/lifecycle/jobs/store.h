@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lifecycle/jobs/pools.h"
@@ -47,8 +48,9 @@ struct Usage {
   std::int64_t jobs = 0, attempts = 0;
   double cpu_seconds = 0;  // used
   double cpu_allocated_seconds = 0, memory_gib_seconds = 0, gpu_seconds = 0;
-  double cost = 0;          // by what the pools of their nodes cost, for the part of the nodes that they held
-  double lost_seconds = 0;  // of attempts that a node or a failure took along: allocated processor seconds
+  double energy_joules = 0;  // of processors, where they are counted
+  double cost = 0;           // by what the pools of their nodes cost, for the part of the nodes that they held
+  double lost_seconds = 0;   // of attempts that a node or a failure took along: allocated processor seconds
 };
 // A job that ran, as a trace has it: what each of its tasks held, and for how long.
 struct PastJob {
@@ -85,7 +87,10 @@ class Book {
 class Store final : public Book {
  public:
   static std::span<const sql::Migration> migrations();
-  explicit Store(sql::Database& database) : database_(database) {}
+  // What else is written when a job is placed: asked before the write, done within it.
+  using BesidePlacing = std::function<std::function<void(sql::Writer&)>(const Record&)>;
+  explicit Store(sql::Database& database, BesidePlacing beside_placing = {})
+      : database_(database), beside_placing_(std::move(beside_placing)) {}
 
   // ---- by whoever submits
   void insert(sql::Writer& writer, std::span<const Record> records) const;
@@ -125,6 +130,7 @@ class Store final : public Book {
 
  private:
   sql::Database& database_;
+  const BesidePlacing beside_placing_;
 };
 
 }  // namespace falaj::jobs

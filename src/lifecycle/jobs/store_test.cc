@@ -86,6 +86,7 @@ TEST_P(StoreTest, KeepsEveryTransitionAndWhatWasSpent) {
   spent.places = one.life.places;
   spent.reason = "node_lost";
   spent.cpu_us = 3'000'000;
+  spent.energy_joules = 45;
   change.spent = {spent};
   store.write({&change, 1});
   const auto history = store.history(one.id);
@@ -100,6 +101,7 @@ TEST_P(StoreTest, KeepsEveryTransitionAndWhatWasSpent) {
   EXPECT_DOUBLE_EQ(usage[0].cpu_seconds, 3);
   EXPECT_DOUBLE_EQ(usage[0].cpu_allocated_seconds, 40);  // two tasks of two processors
   EXPECT_DOUBLE_EQ(usage[0].lost_seconds, 40);
+  EXPECT_DOUBLE_EQ(usage[0].energy_joules, 45);
   EXPECT_DOUBLE_EQ(store.usage(kFlights.scope(), UsageBy::job, 5'000'000, 100'000'000).at(0).cpu_allocated_seconds, 20);
   EXPECT_TRUE(store.usage(kMaps.scope(), UsageBy::owner, 0, 100'000'000).empty());
 }

@@ -99,10 +99,12 @@ class Deciding {
     }
     if (state().blocked > 0) return put_down("cancelled", facts_.run_why, state().cause, run);  // not its own fault
     ++state().failures;
-    put_down("failed", facts_.run_why, state().cause, run);
+    // What a gate found not good enough is no better model, whatever the pipeline makes of it.
+    put_down(facts_.run_phase == "refused" ? "refused" : "failed", facts_.run_why, state().cause, run);
     if (spec_.when_failed == "rollback") take_back(facts_.run_why, state().cause);
     if (state().failures >= spec_.tries_max)
-      stop(fmt::format("{} runs failed one after the other, the last as: {}", state().failures, facts_.run_why),
+      stop(fmt::format("{} runs led to no better model one after the other, the last as: {}", state().failures,
+                       facts_.run_why),
            state().cause);
   }
 
@@ -152,6 +154,29 @@ class Deciding {
 
 Decision decide(const std::string& name, const PolicySpec& spec, State state, const Facts& facts) {
   return Deciding(name, spec, std::move(state), facts).run();
+}
+
+std::string explain(const std::string& name, const PolicySpec& spec, State state, const Facts& facts) {
+  auto dry = spec;
+  dry.dry_run = true;
+  state.said.clear();  // what was put down before is said again
+  if (!state.stopped.empty()) return fmt::format("nothing until falaj loop resume {}: {}", name, state.stopped);
+  const bool under_way = !state.key.empty() || !state.run.empty();
+  const auto next = decide(name, dry, std::move(state), facts);
+  std::string out;
+  for (const auto& record : next.records) {
+    auto what = record.what;
+    std::replace(what.begin(), what.end(), '_', ' ');
+    out += fmt::format("{}{}: {}", out.empty() ? "" : "; ", what, record.why);
+  }
+  if (!out.empty()) return out;
+  if (next.state.blocked > 0)
+    return fmt::format("nothing while alert {} says that data are broken", next.state.blocked);
+  if (under_way) return "its run is under way";
+  if (next.look_us != INT64_MAX)
+    return fmt::format("looks again at {}: an alert must have fired for {}", format_time(next.look_us),
+                       format_duration_us(spec.settle_us));
+  return "nothing: no alert that it answers fires, or it was answered";
 }
 
 void let_go_on(State& state) {

@@ -28,7 +28,8 @@ struct Firing {
 struct Facts {
   std::int64_t now_us = 0;
   std::vector<Firing> firing;
-  std::string run_phase, run_why;      // of State.run: "running", "succeeded", "failed" or "cancelled"; "" = not begun
+  std::string run_phase, run_why;      // of State.run: "running", "succeeded", "refused" (by a gate), "failed" or
+                                       // "cancelled"; "" = not begun
   std::optional<std::int64_t> before;  // a canary is under way: the state of the endpoint before it
 };
 
@@ -50,7 +51,8 @@ struct State {
 };
 
 struct Record {
-  std::string what;  // begun, succeeded, failed, blocked, unblocked, waits, stopped, rolled_back, would_begin ...
+  std::string
+      what;  // begun, succeeded, refused, failed, blocked, unblocked, waits, stopped, rolled_back, would_begin ...
   std::string why;
   std::int64_t alert = 0;
   std::string run;
@@ -65,6 +67,9 @@ struct Decision {
 
 Decision decide(const std::string& name, const PolicySpec& spec, State state, const Facts& facts);
 
+// What it would do now, or what it waits for, in words. Changes nothing.
+std::string explain(const std::string& name, const PolicySpec& spec, State state, const Facts& facts);
+
 // A person lets it go on.
 void let_go_on(State& state);
 
@@ -74,16 +79,19 @@ template <>
 struct falaj::Shape<falaj::loop::State> {
   using T = loop::State;
   static constexpr std::string_view name = "RetrainPolicyState";
-  static constexpr auto fields =
-      std::make_tuple(field("answered", &T::answered, "Alerts up to this one were seen to."),
-                      field("cause", &T::cause, "The alert that the run answers."),
-                      field("key", &T::key, "Of the run."), field("run", &T::run, "The run under way."),
-                      field("tries", &T::tries, "Runs ever."), field("failures", &T::failures, "In a row."),
-                      field("begun_us", &T::begun_us, "Runs that count for the budget.").length(0, 1000),
-                      field("cool_until_us", &T::cool_until_us, "Nothing is begun before."),
-                      field("blocked", &T::blocked, "The alert that says that data are broken."),
-                      field("clear_us", &T::clear_us, "When the last such was over."),
-                      field("go_back", &T::go_back, "The state of the endpoint that it goes back to."),
-                      field("stopped", &T::stopped, "Why nothing is done until a person says so."),
-                      field("said", &T::said, "What was put down last."));
+  static Fields fields() {
+    return {field("answered", &T::answered, "Alerts up to this one were seen to."),
+            field("cause", &T::cause, "The alert that the run answers."),
+            field("key", &T::key, "Of the run."),
+            field("run", &T::run, "The run under way."),
+            field("tries", &T::tries, "Runs ever."),
+            field("failures", &T::failures, "In a row."),
+            field("begun_us", &T::begun_us, "Runs that count for the budget.").length(0, 1000),
+            field("cool_until_us", &T::cool_until_us, "Nothing is begun before."),
+            field("blocked", &T::blocked, "The alert that says that data are broken."),
+            field("clear_us", &T::clear_us, "When the last such was over."),
+            field("go_back", &T::go_back, "The state of the endpoint that it goes back to."),
+            field("stopped", &T::stopped, "Why nothing is done until a person says so."),
+            field("said", &T::said, "What was put down last.")};
+  }
 };

@@ -78,6 +78,44 @@ TEST(Loop, BeginsOneRunWhenAnAlertHasSettled) {
   EXPECT_EQ(world.said(), "begun");
 }
 
+TEST(Loop, WhatAGateRefusedIsNoSuccess) {
+  World world;
+  world.spec.tries_max = 2;
+  world.fire(1, "drift");
+  world.look(10);
+  world.facts.run_phase = "refused";
+  world.facts.run_why = "good-enough: auc 0.6; not at least 0.7";
+  world.look(50);
+  EXPECT_EQ(world.said(), "refused waits");
+  EXPECT_EQ(world.state.failures, 1);
+  world.look(150);
+  EXPECT_EQ(world.said(), "begun") << "the alert is not answered";
+  world.facts.run_phase = "refused";
+  world.look(200);
+  EXPECT_EQ(world.said(), "refused stopped");
+}
+
+TEST(Loop, SaysWhatItWouldDoAndDoesNot) {
+  World world;
+  const auto explained = [&](std::int64_t at_us) {
+    world.facts.now_us = at_us;
+    return explain("keep-good", world.spec, world.state, world.facts);
+  };
+  EXPECT_TRUE(explained(0).starts_with("nothing: no alert"));
+  world.fire(1, "drift");
+  EXPECT_TRUE(explained(5).starts_with("looks again at"));
+  EXPECT_EQ(explained(10), "would begin: pipeline retrain, as drift: so it is");
+  EXPECT_TRUE(world.state.key.empty());
+  world.look(10);
+  EXPECT_EQ(explained(11), "its run is under way");
+  world.fire(2, "quality");
+  EXPECT_TRUE(explained(12).starts_with("blocked: data are broken"));
+  world.look(12);
+  EXPECT_EQ(explained(13), "nothing while alert 2 says that data are broken");
+  world.state.stopped = "enough";
+  EXPECT_EQ(explained(14), "nothing until falaj loop resume keep-good: enough");
+}
+
 TEST(Loop, LearnsNothingFromBrokenData) {
   World world;
   world.fire(1, "drift");

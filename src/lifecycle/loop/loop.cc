@@ -37,6 +37,18 @@ std::string scope_of(const Where& where, const std::string& name) {
   return iam::Scope::of(where.tenant.str(), where.project.str(), "retrainpolicy", name).str();
 }
 
+// Why a gate that lets the run go on without what comes after it said no.
+std::optional<std::string> refused_by(const flow::Run& run) {
+  if (run.life.phase != flow::RunPhase::succeeded) return std::nullopt;
+  for (const auto& instance : run.plan->instances) {
+    const auto& step = run.life.steps.at(instance.id);
+    const auto* passed = step.outputs.is_object() ? step.outputs.get_object().if_contains("passed") : nullptr;
+    if (flow::doing(run.plan->step_of(instance))->kind == "gate" && step.phase == flow::StepPhase::skipped && passed)
+      return fmt::format("{}: {}", instance.id, step.why);
+  }
+  return std::nullopt;
+}
+
 PastRecord read_record(const sql::Row& row) {
   return {row.integer(0),
           row.integer(1),
@@ -100,6 +112,10 @@ Facts Loop::facts_of(const Where& where, const PolicySpec& spec, const State& st
     const auto run = parts_.flow.runs().find(where, state.run);
     out.run_phase = flow::has_ended(run.life.phase) ? std::string(flow::name_of(run.life.phase)) : "running";
     out.run_why = run.life.why;
+    if (const auto refused = refused_by(run)) {
+      out.run_phase = "refused";
+      out.run_why = *refused;
+    }
   }
   if (spec.endpoint.empty()) return out;
   const auto endpoint = decode<serving::EndpointSpec>(
@@ -108,7 +124,7 @@ Facts Loop::facts_of(const Where& where, const PolicySpec& spec, const State& st
   if (!endpoint.canary) return out;
   const auto has_canary = [&](const serving::Served& served) {
     return std::any_of(served.variants.begin(), served.variants.end(),
-                       [&](const auto& v) { return v.name == endpoint.canary->variant; });
+                       [&](const auto& v) { return v.name == endpoint.canary->variant && v.weight > 0; });
   };
   for (const auto& served : parts_.endpoints.history(where, spec.endpoint, serving::kPastMax))
     if (!served.variants.empty() && !has_canary(served)) {
@@ -236,6 +252,24 @@ std::vector<PastRecord> Loop::history(const Where& where, const std::string& pol
   });
 }
 
+std::string Loop::explain(const Where& where, const std::string& name) {
+  const auto view = policy(where, name);
+  if (view.spec.suspended) return "nothing: it is suspended";
+  return loop::explain(name, view.spec, view.state, facts_of(where, view.spec, view.state));
+}
+
+std::size_t Loop::forget(std::int64_t before_us) {
+  const auto old = parts_.database.read([&](sql::Reader& r) {
+    return r.first("SELECT COUNT(*) FROM loop_record WHERE at_us < ?", {before_us},
+                   [](const sql::Row& row) { return row.integer(0); });
+  });
+  if (old.value_or(0) == 0) return 0;
+  const auto went = parts_.database.write({kActor, "retrainpolicy.forget", "/", ""}, [&](sql::Writer& w) {
+    return w.execute("DELETE FROM loop_record WHERE at_us < ?", {before_us});
+  });
+  return static_cast<std::size_t>(went);
+}
+
 PolicyView Loop::resume(const Where& where, const std::string& name, const sql::Act& act) {
   Lock lock(looking_);
   auto view = policy(where, name);
@@ -249,9 +283,12 @@ PolicyView Loop::resume(const Where& where, const std::string& name, const sql::
 std::vector<alerts::Signal> Loop::stopped(const alerts::Where& where) {
   std::vector<alerts::Signal> out;
   if (where.project.empty()) return out;
-  for (const auto& view : policies({TenantName{where.tenant}, ProjectName{where.project}}))
-    if (!view.state.stopped.empty())
-      out.push_back({"retrainpolicy/" + view.name, {{"policy", view.name}}, 1, view.state.stopped, 0});
+  for (const auto& view : policies({TenantName{where.tenant}, ProjectName{where.project}})) {
+    auto why = view.state.stopped;
+    if (why.empty() && view.spec.when_failed == "page" && view.state.failures > 0)
+      why = fmt::format("{} of its runs failed one after the other", view.state.failures);
+    if (!why.empty()) out.push_back({"retrainpolicy/" + view.name, {{"policy", view.name}}, 1, why, 0});
+  }
   return out;
 }
 

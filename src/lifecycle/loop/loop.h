@@ -57,9 +57,11 @@ class Loop {
   PolicyView policy(const Where& where, const std::string& name);  // throws not_found
   // Newest first; of one policy, or of all: "".
   std::vector<PastRecord> history(const Where& where, const std::string& policy, std::size_t limit);
+  std::string explain(const Where& where, const std::string& name);  // what it would do now, in words; not_found
+  std::size_t forget(std::int64_t before_us);                        // what was put down before then; how much it was
   // A policy that stopped goes on. Throws not_found, and conflict when it did not stop.
   PolicyView resume(const Where& where, const std::string& name, const sql::Act& act);
-  // Policies that stopped, as something to be told of.
+  // Policies that stopped, or whose runs fail and that say so, as something to be told of.
   std::vector<alerts::Signal> stopped(const alerts::Where& where);
 
  private:

@@ -100,37 +100,42 @@ template <>
 struct Shape<models::KeptThing> {
   using T = models::KeptThing;
   static constexpr std::string_view name = "KeptThing";
-  static constexpr auto fields =
-      std::make_tuple(field("resource", &T::resource, "What."), field("policy", &T::policy, "That would remove it."),
-                      field("why", &T::why, "Why it stays."));
+  static Fields fields() {
+    return {field("resource", &T::resource, "What."), field("policy", &T::policy, "That would remove it."),
+            field("why", &T::why, "Why it stays.")};
+  }
 };
 template <>
 struct Shape<models::RetentionReport::OfPolicy> {
   using T = models::RetentionReport::OfPolicy;
   static constexpr std::string_view name = "RetentionOfPolicy";
-  static constexpr auto fields = std::make_tuple(
-      field("policy", &T::policy, "Which."), field("archived", &T::archived, "Runs put away because of it."),
-      field("removed", &T::removed, "Things removed because of it."), field("bytes", &T::bytes, "They took."));
+  static Fields fields() {
+    return {field("policy", &T::policy, "Which."), field("archived", &T::archived, "Runs put away because of it."),
+            field("removed", &T::removed, "Things removed because of it."), field("bytes", &T::bytes, "They took.")};
+  }
 };
 template <>
 struct Shape<models::RetentionReport> {
   using T = models::RetentionReport;
   static constexpr std::string_view name = "RetentionReport";
-  static constexpr auto fields = std::make_tuple(
-      field("at_us", &T::at_us, "When."), field("dry_run", &T::dry_run, "Nothing was done: this is what would be."),
-      field("more", &T::more, "There is more than one pass does; the next one goes on."),
-      field("policies", &T::policies, "Policies that were looked at."),
-      field("archived_runs", &T::archived_runs, "Runs put away; they can be restored."),
-      field("removed_runs", &T::removed_runs, "Runs removed for good."),
-      field("removed_experiments", &T::removed_experiments, "Experiments removed for good."),
-      field("removed_models", &T::removed_models, "Logged models removed for good."),
-      field("removed_blobs", &T::removed_blobs, "Blobs whose names were removed."),
-      field("erased_rows", &T::erased_rows, "Rows about people that were kept for as long as their dataset says."),
-      field("files", &T::files, "Files of what was removed."),
-      field("bytes", &T::bytes, "Of those files, blobs and points of metrics."),
-      field("freed_bytes", &T::freed_bytes, "That the store gave back; absent when it was not collected."),
-      field("kept", &T::kept, "Things that were due but stay."),
-      field("reasons", &T::reasons, "Why; the first of them."),
-      field("by_policy", &T::by_policy, "The same by policy."));
+  static Fields fields() {
+    return {
+        field("at_us", &T::at_us, "When."),
+        field("dry_run", &T::dry_run, "Nothing was done: this is what would be."),
+        field("more", &T::more, "There is more than one pass does; the next one goes on."),
+        field("policies", &T::policies, "Policies that were looked at."),
+        field("archived_runs", &T::archived_runs, "Runs put away; they can be restored."),
+        field("removed_runs", &T::removed_runs, "Runs removed for good."),
+        field("removed_experiments", &T::removed_experiments, "Experiments removed for good."),
+        field("removed_models", &T::removed_models, "Logged models removed for good."),
+        field("removed_blobs", &T::removed_blobs, "Blobs whose names were removed."),
+        field("erased_rows", &T::erased_rows, "Rows about people that were kept for as long as their dataset says."),
+        field("files", &T::files, "Files of what was removed."),
+        field("bytes", &T::bytes, "Of those files, blobs and points of metrics."),
+        field("freed_bytes", &T::freed_bytes, "That the store gave back; absent when it was not collected."),
+        field("kept", &T::kept, "Things that were due but stay."),
+        field("reasons", &T::reasons, "Why; the first of them."),
+        field("by_policy", &T::by_policy, "The same by policy.")};
+  }
 };
 }  // namespace falaj

@@ -58,6 +58,8 @@ Served read_state(const sql::Row& row) {
   return out;
 }
 
+constexpr std::int64_t kWholeRows = 500;  // of a monitor that looks at columns together and does not say how many
+
 // What a monitor says to those who serve.
 struct MonitoredEndpoint {
   std::string endpoint;
@@ -73,6 +75,10 @@ std::optional<MonitoredEndpoint> monitored(const json::value& spec) {
   if (const auto* window = fields->if_contains("window"); window && window->is_object())
     if (const auto* rows = window->get_object().if_contains("rows"); rows && rows->is_int64())
       out.watching.segment_rows = rows->get_int64();
+  if (const auto* together = fields->if_contains("together"); together && together->is_object()) {
+    const auto* rows = together->get_object().if_contains("rows");
+    out.watching.whole_rows = rows && rows->is_int64() ? rows->get_int64() : kWholeRows;
+  }
   return out;
 }
 
@@ -134,6 +140,8 @@ void Endpoints::add_endpoint(const resource::Stored& stored, Making& making) {
   endpoint.sticky = spec.sticky;
   endpoint.batching = spec.batching;
   endpoint.stopped = spec.stopped;
+  endpoint.compares = spec.canary && spec.canary->shift_max;
+  endpoint.sleep_after_us = spec.sleep_after_us;
   const bool counts_labels = spec.experiment || (spec.canary && spec.canary->metric_drop_max);
   endpoint.names = spec.log || counts_labels;
   endpoint.log = spec.log;
@@ -179,6 +187,7 @@ void Endpoints::add_watching(traffic::Plan& plan) const {
         auto& watch = endpoint.watch ? *endpoint.watch : endpoint.watch.emplace(said->watching);
         watch.rows_per_second = std::max(watch.rows_per_second, said->watching.rows_per_second);
         watch.segment_rows = std::min(watch.segment_rows, said->watching.segment_rows);
+        watch.whole_rows = std::max(watch.whole_rows, said->watching.whole_rows);
       }
     }
     options.cursor = page.next;
@@ -417,12 +426,15 @@ resource::Stored Endpoints::declare(resource::Stored stored, const EndpointSpec&
   return parts_.resources.get(key);
 }
 
-resource::Stored Endpoints::shift(const Where& where, const std::string& endpoint,
-                                  const std::map<std::string, double>& weights, const sql::Act& act,
-                                  const resource::Authorise& authorise) {
+resource::Stored Endpoints::shift(const Where& where, const std::string& endpoint, const ScheduledShift& to,
+                                  const sql::Act& act, const resource::Authorise& authorise) {
   auto stored = parts_.resources.get(key_of(where, endpoint));
   auto spec = decode<EndpointSpec>(stored.resource.spec, "endpoint");
-  for (const auto& [name, weight] : weights) {
+  if (!to.at.empty()) {
+    spec.schedule.push_back(to);
+    return declare(std::move(stored), spec, act, authorise, "shares will be shifted at " + to.at);
+  }
+  for (const auto& [name, weight] : to.weights) {
     const auto same = [&, called = name](const VariantSpec& v) { return v.name == called; };
     const auto found = std::find_if(spec.variants.begin(), spec.variants.end(), same);
     if (found == spec.variants.end())
@@ -452,6 +464,7 @@ resource::Stored Endpoints::restore(const Where& where, const std::string& endpo
   auto spec = decode<EndpointSpec>(stored.resource.spec, "endpoint");
   spec.stopped = false;
   spec.canary.reset();
+  spec.schedule.clear();  // what was planned for the state that is left
   const bool has_baseline =
       spec.experiment && std::any_of(wanted.variants.begin(), wanted.variants.end(),
                                      [&](auto& v) { return v.name == spec.experiment->baseline && !v.shadow; });

@@ -56,6 +56,7 @@ struct VariantReport {
   std::int64_t rows = 0;
   // How often an answer took how long: the number of a bucket of stats::TimeBuckets<4> and its count, in turn.
   std::vector<std::int64_t> latency{};
+  std::string outputs{};  // traffic::Sketches of what it predicted, base64; "": nobody compares
 };
 struct ServerReport {
   std::string server, url, grpc;
@@ -118,9 +119,9 @@ class Endpoints {
   std::vector<ServerReport> reports() const;  // of those heard of lately
 
   // ---- changing what is declared; each is a revision of the endpoint
-  // Weights of variants by name; those left out keep theirs. Throws not_found, invalid.
-  resource::Stored shift(const Where& where, const std::string& endpoint, const std::map<std::string, double>& weights,
-                         const sql::Act& act, const resource::Authorise& authorise);
+  // Weights of variants by name; those left out keep theirs. `at`: not now but then. Throws not_found, invalid.
+  resource::Stored shift(const Where& where, const std::string& endpoint, const ScheduledShift& to, const sql::Act& act,
+                         const resource::Authorise& authorise);
   // Declares what was served before, by version. `to`: a number of history, 0: the one before. Throws conflict when
   // nothing was.
   resource::Stored rollback(const Where& where, const std::string& endpoint, std::int64_t to, const sql::Act& act,
@@ -154,6 +155,7 @@ class Endpoints {
   std::vector<traffic::Arm> arms(const resource::Stored& stored, const EndpointSpec& spec, std::int64_t* since_us);
   void follow_bandit(const resource::Stored& stored, EndpointSpec spec);
   void rescue(const resource::Stored& stored);
+  bool follow_schedule(const resource::Stored& stored, EndpointSpec spec);
   resource::Stored restore(const Where& where, const std::string& endpoint, const Served& wanted, const sql::Act& act,
                            const resource::Authorise& authorise, const std::string& why);
   void watch_canary(const resource::Stored& stored, const EndpointSpec& spec);

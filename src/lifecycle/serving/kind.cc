@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "foundation/base/text.h"
+
 namespace falaj::serving {
 namespace {
 
@@ -40,6 +42,22 @@ void check_experiment(const EndpointSpec& spec, const traffic::ExperimentRule& r
     faults.push_back({"spec.experiment.bandit", "a canary and a bandit would both set the shares: one of them"});
 }
 
+void check_schedule(const EndpointSpec& spec, Faults& faults) {
+  for (std::size_t i = 0; i < spec.schedule.size(); ++i) {
+    const auto at = fmt::format("spec.schedule[{}]", i);
+    if (!parse_time(spec.schedule[i].at))
+      faults.push_back(
+          {at + ".at", fmt::format("must be a time such as 2026-12-01T08:00:00Z, not '{}'", spec.schedule[i].at)});
+    for (const auto& [name, weight] : spec.schedule[i].weights) {
+      const auto same = [&, called = name](const VariantSpec& v) { return v.name == called && !v.shadow; };
+      if (std::none_of(spec.variants.begin(), spec.variants.end(), same))
+        faults.push_back({at + ".weights", fmt::format("there is no variant '{}' that answers", name)});
+      if (!(weight >= 0) || weight > 1'000'000)
+        faults.push_back({at + ".weights", fmt::format("{}: must be from 0 to 1000000", name)});
+    }
+  }
+}
+
 void check_endpoint(const resource::World&, const resource::Metadata& metadata, const EndpointSpec& spec,
                     Faults& faults) {
   std::set<std::string> names;
@@ -55,6 +73,7 @@ void check_endpoint(const resource::World&, const resource::Metadata& metadata, 
   if (!answers) faults.push_back({"spec.variants", "one that is no shadow must have a weight above 0"});
   if (spec.canary) check_canary(spec, *spec.canary, faults);
   if (spec.experiment) check_experiment(spec, *spec.experiment, faults);
+  check_schedule(spec, faults);
   if ((spec.log || spec.experiment) && metadata.name.size() > kLoggedNameMax)
     faults.push_back({"metadata.name", fmt::format("an endpoint with a log or an experiment has at most {} characters, "
                                                    "as its datasets are called after it",

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "foundation/base/log.h"
+#include "foundation/base/text.h"
 #include "lifecycle/serving/endpoints.h"
 
 namespace falaj::serving {
@@ -48,6 +49,12 @@ std::pair<traffic::Observed, traffic::Observed> Endpoints::observed(const resour
       sum.failures += one.failures;
       sum.p99_us = std::max(sum.p99_us, one.p99_us);
       sum.broken |= one.state == "failed" || one.state == "quarantined";
+      if (!spec.canary->shift_max || one.outputs.empty()) continue;
+      try {
+        traffic::merge_into(sum.outputs, traffic::decode_sketches(from_base64(one.outputs)));
+      } catch (const Error& e) {
+        log::warn("outputs_not_compared", {{"server", report.server}, {"why", e.what()}});
+      }
     }
   return out;
 }
@@ -128,6 +135,28 @@ void Endpoints::watch_canary(const resource::Stored& stored, const EndpointSpec&
   }
 }
 
+// Shares that were to change by now.
+bool Endpoints::follow_schedule(const resource::Stored& stored, EndpointSpec spec) {
+  const auto now = parts_.clock.wall().count();
+  const auto at_us = [](const ScheduledShift& shift) { return parse_time(shift.at).value_or(0); };
+  std::stable_sort(spec.schedule.begin(), spec.schedule.end(),
+                   [&](const auto& a, const auto& b) { return at_us(a) < at_us(b); });
+  std::string why;
+  std::erase_if(spec.schedule, [&](const ScheduledShift& shift) {
+    if (at_us(shift) > now) return false;
+    for (auto& variant : spec.variants)
+      if (const auto found = shift.weights.find(variant.name); found != shift.weights.end())
+        variant.weight = found->second;
+    why = "shares were to be shifted at " + shift.at;
+    return true;
+  });
+  if (why.empty()) return false;
+  const auto scope = stored.resource.key().scope().str();
+  log::info("scheduled_shift", {{"endpoint", scope}, {"why", why}});
+  declare(stored, spec, {"system/schedule", "endpoint.shift", scope, ""}, kByItself, why);
+  return true;
+}
+
 // A version that took its server down answers nobody any more: what was served before does.
 void Endpoints::rescue(const resource::Stored& stored) {
   const auto& metadata = stored.resource.metadata;
@@ -170,6 +199,7 @@ void Endpoints::watch() {
       if (spec.stopped) continue;
       try {
         count(stored, spec);
+        if (follow_schedule(stored, spec)) continue;  // it is another now: looked at again
         if (spec.canary)
           watch_canary(stored, spec);
         else

@@ -89,40 +89,48 @@ template <>
 struct Shape<track::ExportMember> {
   using T = track::ExportMember;
   static constexpr std::string_view name = "ExportMember";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &T::name, "Its name.").required().length(1, 1024),
-                      field("bytes", &T::bytes, "Its size.").required().range(0, std::int64_t{1} << 44),
-                      field("sha256", &T::sha256, "Of its bytes.").required().text(track::kDigestRule),
-                      field("content", &T::content, "Content digest of an artifact.").text(track::kDigestRule));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name.").required().length(1, 1024),
+            field("bytes", &T::bytes, "Its size.").required().range(0, std::int64_t{1} << 44),
+            field("sha256", &T::sha256, "Of its bytes.").required().text(track::kDigestRule),
+            field("content", &T::content, "Content digest of an artifact.").text(track::kDigestRule)};
+  }
 };
 template <>
 struct Shape<track::ExportExperiment> {
   using T = track::ExportExperiment;
   static constexpr std::string_view name = "ExportExperiment";
-  static constexpr auto fields =
-      std::make_tuple(field("name", &T::name, "Its name.").required().length(1, 4 * track::kExperimentNameBytesMax),
-                      field("tags", &T::tags, "Its tags."));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name.").required().length(1, 4 * track::kExperimentNameBytesMax),
+            field("tags", &T::tags, "Its tags.")};
+  }
 };
 template <>
 struct Shape<track::ExportManifest> {
   using T = track::ExportManifest;
   static constexpr std::string_view name = "ExportManifest";
-  static constexpr auto fields = std::make_tuple(
-      field("format", &T::format, "Which version.").required(), field("instance", &T::instance, "Where it was made."),
-      field("tenant", &T::tenant, "Of which tenant."), field("project", &T::project, "Of which project."),
-      field("by", &T::by, "Who made it."), field("created_ms", &T::created_ms, "When.").required(),
-      field("experiments", &T::experiments, "Of its runs.").required().length(0, track::kExportRunsMax),
-      field("runs", &T::runs, "Their ids.").required().length(1, track::kExportRunsMax).text(track::kRunIdRule),
-      field("members", &T::members, "Every other file, in order.").required().length(1, track::kExportMembersMax));
+  static Fields fields() {
+    return {
+        field("format", &T::format, "Which version.").required(),
+        field("instance", &T::instance, "Where it was made."),
+        field("tenant", &T::tenant, "Of which tenant."),
+        field("project", &T::project, "Of which project."),
+        field("by", &T::by, "Who made it."),
+        field("created_ms", &T::created_ms, "When.").required(),
+        field("experiments", &T::experiments, "Of its runs.").required().length(0, track::kExportRunsMax),
+        field("runs", &T::runs, "Their ids.").required().length(1, track::kExportRunsMax).text(track::kRunIdRule),
+        field("members", &T::members, "Every other file, in order.").required().length(1, track::kExportMembersMax)};
+  }
 };
 template <>
 struct Shape<track::SignatureText> {
   using T = track::SignatureText;
   [[maybe_unused]] static constexpr std::string_view name = "SignatureText";
-  static constexpr auto fields =
-      std::make_tuple(field("algorithm", &T::algorithm, "How.").required(),
-                      field("public_key", &T::public_key, "By whom.").required().text(track::kDigestRule),
-                      field("signature", &T::signature, "64 bytes.").required().length(128, 128));
+  static Fields fields() {
+    return {field("algorithm", &T::algorithm, "How.").required(),
+            field("public_key", &T::public_key, "By whom.").required().text(track::kDigestRule),
+            field("signature", &T::signature, "64 bytes.").required().length(128, 128)};
+  }
 };
 
 }  // namespace falaj

@@ -24,28 +24,33 @@ template <>
 struct Shape<track::ExportedSeries> {
   using T = track::ExportedSeries;
   static constexpr std::string_view name = "ExportedSeries";
-  static constexpr auto fields = std::make_tuple(
-      field("key", &T::key, "Of which metric.").required(), field("model_id", &T::model_id, "Or ''."),
-      field("dataset_name", &T::dataset_name, "Or ''."), field("dataset_digest", &T::dataset_digest, "Or ''."));
+  static Fields fields() {
+    return {field("key", &T::key, "Of which metric.").required(), field("model_id", &T::model_id, "Or ''."),
+            field("dataset_name", &T::dataset_name, "Or ''."), field("dataset_digest", &T::dataset_digest, "Or ''.")};
+  }
 };
 template <>
 struct Shape<track::ExportedDataset> {
   using T = track::ExportedDataset;
   static constexpr std::string_view name = "ExportedDataset";
   static constexpr std::int64_t kBytesMax = track::kExportedRunBytesMax;
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "Its name.").required(), field("digest", &T::digest, "Of its content.").required(),
-      field("source_type", &T::source_type, "What kind of source."),
-      field("source", &T::source, "Where it is from.").length(0, kBytesMax),
-      field("schema", &T::schema, "Its columns.").length(0, kBytesMax),
-      field("profile", &T::profile, "Its statistics.").length(0, kBytesMax), field("tags", &T::tags, "Tags."));
+  static Fields fields() {
+    return {field("name", &T::name, "Its name.").required(),
+            field("digest", &T::digest, "Of its content.").required(),
+            field("source_type", &T::source_type, "What kind of source."),
+            field("source", &T::source, "Where it is from.").length(0, kBytesMax),
+            field("schema", &T::schema, "Its columns.").length(0, kBytesMax),
+            field("profile", &T::profile, "Its statistics.").length(0, kBytesMax),
+            field("tags", &T::tags, "Tags.")};
+  }
 };
 template <>
 struct Shape<track::ExportedModel> {
   using T = track::ExportedModel;
   static constexpr std::string_view name = "ExportedModel";
-  static constexpr auto fields =
-      std::make_tuple(field("model_id", &T::model_id, "Which.").required(), field("step", &T::step, "When."));
+  static Fields fields() {
+    return {field("model_id", &T::model_id, "Which.").required(), field("step", &T::step, "When.")};
+  }
 };
 template <>
 struct Shape<track::ExportedLoggedModel> {
@@ -54,14 +59,18 @@ struct Shape<track::ExportedLoggedModel> {
   static constexpr std::string_view kStatuses[] = {"LOGGED_MODEL_PENDING", "LOGGED_MODEL_READY",
                                                    "LOGGED_MODEL_UPLOAD_FAILED"};
   static constexpr std::string_view kStages[] = {"active", "deleted"};
-  static constexpr auto fields = std::make_tuple(
-      field("model_id", &T::model_id, "Its id.").required(), field("name", &T::name, "Its name.").required(),
-      field("type", &T::type, "Its type."), field("source_run_id", &T::source_run_id, "The run, or ''."),
-      field("status", &T::status, "How it is.").required().one_of(kStatuses),
-      field("stage", &T::stage, "active or deleted.").required().one_of(kStages),
-      field("created_ms", &T::created_ms, "When it was made.").required(),
-      field("updated_ms", &T::updated_ms, "When it changed.").required(), field("params", &T::params, "Params."),
-      field("tags", &T::tags, "Tags."));
+  static Fields fields() {
+    return {field("model_id", &T::model_id, "Its id.").required(),
+            field("name", &T::name, "Its name.").required(),
+            field("type", &T::type, "Its type."),
+            field("source_run_id", &T::source_run_id, "The run, or ''."),
+            field("status", &T::status, "How it is.").required().one_of(kStatuses),
+            field("stage", &T::stage, "active or deleted.").required().one_of(kStages),
+            field("created_ms", &T::created_ms, "When it was made.").required(),
+            field("updated_ms", &T::updated_ms, "When it changed.").required(),
+            field("params", &T::params, "Params."),
+            field("tags", &T::tags, "Tags.")};
+  }
 };
 template <>
 struct Shape<track::ExportedRun> {
@@ -70,20 +79,23 @@ struct Shape<track::ExportedRun> {
   static constexpr std::int64_t kMany = 1'000'000;
   static constexpr std::string_view kStatuses[] = {"RUNNING", "SCHEDULED", "FINISHED", "FAILED", "KILLED"};
   static constexpr std::string_view kStages[] = {"active", "deleted"};
-  static constexpr auto fields = std::make_tuple(
-      field("run_id", &T::run_id, "Its id.").required().length(32, 32),
-      field("experiment", &T::experiment, "The name of its experiment.").required(),
-      field("name", &T::name, "Its name.").required(), field("user", &T::user, "Whose it is."),
-      field("status", &T::status, "How it is.").required().one_of(kStatuses),
-      field("stage", &T::stage, "active or deleted.").required().one_of(kStages),
-      field("start_ms", &T::start_ms, "Milliseconds since 1970.").required(),
-      field("end_ms", &T::end_ms, "Milliseconds since 1970."),
-      field("params", &T::params, "What it was given.").length(0, kMany),
-      field("tags", &T::tags, "Tags.").length(0, kMany), field("datasets", &T::datasets, "What it read."),
-      field("model_inputs", &T::model_inputs, "Logged models it began from."),
-      field("model_outputs", &T::model_outputs, "Logged models it made."),
-      field("series", &T::series, "What its points belong to.").length(0, kMany),
-      field("logged_models", &T::logged_models, "Those it made."));
+  static Fields fields() {
+    return {field("run_id", &T::run_id, "Its id.").required().length(32, 32),
+            field("experiment", &T::experiment, "The name of its experiment.").required(),
+            field("name", &T::name, "Its name.").required(),
+            field("user", &T::user, "Whose it is."),
+            field("status", &T::status, "How it is.").required().one_of(kStatuses),
+            field("stage", &T::stage, "active or deleted.").required().one_of(kStages),
+            field("start_ms", &T::start_ms, "Milliseconds since 1970.").required(),
+            field("end_ms", &T::end_ms, "Milliseconds since 1970."),
+            field("params", &T::params, "What it was given.").length(0, kMany),
+            field("tags", &T::tags, "Tags.").length(0, kMany),
+            field("datasets", &T::datasets, "What it read."),
+            field("model_inputs", &T::model_inputs, "Logged models it began from."),
+            field("model_outputs", &T::model_outputs, "Logged models it made."),
+            field("series", &T::series, "What its points belong to.").length(0, kMany),
+            field("logged_models", &T::logged_models, "Those it made.")};
+  }
 };
 
 }  // namespace falaj

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -167,37 +168,71 @@ Digest digest_of(const Batch& batch) {
   return crypto::sha256(BytesView(bytes.bytes()));
 }
 
-}  // namespace
-
-Run Track::create_run(const Where& where, const NewRun& wanted, const sql::Act& act) {
-  NewRun run = wanted;
-  const auto named =
-      std::find_if(run.tags.begin(), run.tags.end(), [](const KeyValue& t) { return t.key == kNameTag; });
-  if (named != run.tags.end()) {
-    if (!run.name.empty() && run.name != named->value)
+// With its name among its tags, as clients look for it there.
+NewRun named(NewRun run, sys::Random& random) {
+  const auto tag = std::find_if(run.tags.begin(), run.tags.end(), [](const KeyValue& t) { return t.key == kNameTag; });
+  if (tag != run.tags.end()) {
+    if (!run.name.empty() && run.name != tag->value)
       throw Error(Code::invalid,
-                  fmt::format("run_name: '{}' and the tag {} '{}' differ", run.name, kNameTag, named->value));
-    run.name = named->value;
+                  fmt::format("run_name: '{}' and the tag {} '{}' differ", run.name, kNameTag, tag->value));
+    run.name = tag->value;
   }
-  const bool name_given = !run.name.empty();
-  if (!name_given) run.name = random_name(random_);
-  if (named == run.tags.end()) run.tags.push_back({std::string(kNameTag), run.name});
-  for (const auto& tag : run.tags) {
-    check_key("tags", tag.key);
-    check_length(fmt::format("value of tag '{}'", tag.key), tag.value, kTagBytesMax);
+  if (run.name.empty()) run.name = random_name(random);
+  if (tag == run.tags.end()) run.tags.push_back({std::string(kNameTag), run.name});
+  for (const auto& t : run.tags) {
+    check_key("tags", t.key);
+    check_length(fmt::format("value of tag '{}'", t.key), t.value, kTagBytesMax);
   }
   check_length("user_id", run.user, 256);
-  ensure_default(where);
+  return run;
+}
+
+}  // namespace
+
+RunRow Track::add_run(sql::Writer& w, const Where& where, std::int64_t experiment, const NewRun& run) {
   const auto now = clock_.wall().count() / 1000;
   const auto start = run.start_ms.value_or(now);
-  const auto run_id = random_run_id(random_);
-  auto made = database_.write(act, [&](sql::Writer& w) {
+  RunRow row;
+  row.experiment = experiment;
+  w.query("UPDATE track_experiment SET runs = runs + 1 WHERE id = ? RETURNING runs", {experiment},
+          [&](const sql::Row& r) { row.place = r.integer(0) - 1; });
+  row.info = {run.id, run.experiment, run.name, run.user, RunStatus::running, start, {}, Stage::active};
+  w.execute(
+      "INSERT INTO track_run(experiment, place, run_id, name, user_id, status, start_ms, stage, changed_ms)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, 'active', ?)",
+      {row.experiment, row.place, run.id, run.name, run.user, name(row.info.status), start, now});
+  std::vector<Change> changes{attribute(row, "run_id", run.id),
+                              attribute(row, "user_id", run.user),
+                              attribute(row, "run_name", run.name),
+                              attribute(row, "status", name(row.info.status)),
+                              attribute(row, "stage", "active"),
+                              attribute(row, "start_time", start),
+                              attribute(row, "artifact_uri", artifact_uri(row.info))};
+  for (const auto& tag : run.tags) set_tag(w, row, tag, changes);
+  images_.made(w, row);
+  w.record({scope_of(where, "run", run.id), {}, crypto::sha256(run.name)});
+  w.after_commit([this, changes = std::move(changes)]() mutable {
+    columns_.note(std::move(changes));
+    runs_created_.Increment();
+  });
+  return row;
+}
+
+Run Track::create_run(const Where& where, const NewRun& wanted, const sql::Act& act) {
+  const auto tagged = [](const KeyValue& t) { return t.key == kNameTag; };
+  const bool name_given = !wanted.name.empty() || std::any_of(wanted.tags.begin(), wanted.tags.end(), tagged);
+  NewRun run = named(wanted, random_);
+  if (wanted.id.empty()) run.id = random_run_id(random_);
+  ensure_default(where);
+  const auto now = clock_.wall().count() / 1000;
+  return database_.write(act, [&](sql::Writer& w) {
+    if (const auto before = wanted.id.empty() ? std::nullopt : find_run(w, where, run.id)) return load_run(w, *before);
     const auto experiment = need_experiment(w, where, run.experiment);
     if (experiment.experiment.stage != Stage::active)
       throw Error(Code::invalid, fmt::format("the experiment {} is deleted: restore it first", run.experiment));
     // A client that got no answer because this server died asks again. Only then, and only for a run that nothing has
     // touched since, is the second call the first.
-    if (run.start_ms && start < began_ms_ && now - start < kReplayMs) {
+    if (const auto start = run.start_ms.value_or(now); run.start_ms && start < began_ms_ && now - start < kReplayMs) {
       std::optional<std::int64_t> place;
       w.query(
           "SELECT place, name FROM track_run WHERE experiment = ? AND start_ms = ? AND user_id = ?"
@@ -214,30 +249,22 @@ Run Track::create_run(const Where& where, const NewRun& wanted, const sql::Act& 
         if (same.metrics.empty() && same.params.empty() && same.tags == tags) return same;
       }
     }
-    RunRow row;
-    row.experiment = experiment.id;
-    w.query("UPDATE track_experiment SET runs = runs + 1 WHERE id = ? RETURNING runs", {experiment.id},
-            [&](const sql::Row& r) { row.place = r.integer(0) - 1; });
-    row.info = {run_id, run.experiment, run.name, run.user, RunStatus::running, start, {}, Stage::active};
-    w.execute(
-        "INSERT INTO track_run(experiment, place, run_id, name, user_id, status, start_ms, stage, changed_ms)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, 'active', ?)",
-        {row.experiment, row.place, run_id, run.name, run.user, name(row.info.status), start, now});
-    std::vector<Change> changes{attribute(row, "run_id", run_id),
-                                attribute(row, "user_id", run.user),
-                                attribute(row, "run_name", run.name),
-                                attribute(row, "status", name(row.info.status)),
-                                attribute(row, "stage", "active"),
-                                attribute(row, "start_time", start),
-                                attribute(row, "artifact_uri", artifact_uri(row.info))};
-    for (const auto& tag : run.tags) set_tag(w, row, tag, changes);
-    images_.made(w, row);
-    w.record({scope_of(where, "run", run_id), {}, crypto::sha256(run.name)});
-    w.after_commit([this, changes = std::move(changes)]() mutable { columns_.note(std::move(changes)); });
-    return load_run(w, row);
+    return load_run(w, add_run(w, where, experiment.id, run));
   });
-  runs_created_.Increment();
-  return made;
+}
+
+std::function<void(sql::Writer&)> Track::run_to_add(const Where& where, const NewRun& wanted) {
+  CHECK(!wanted.id.empty(), "who adds a run to a write of its own must be able to find it");
+  ensure_default(where);
+  return [this, where, run = named(wanted, random_)](sql::Writer& w) {
+    if (find_run(w, where, run.id)) return;
+    const auto found = find_experiment(w, where, run.experiment);
+    if (found && found->experiment.stage == Stage::active) add_run(w, where, found->id, run);
+  };
+}
+
+bool Track::has_run(const Where& where, const std::string& run_id) {
+  return database_.read([&](sql::Reader& r) { return find_run(r, where, run_id).has_value(); });
 }
 
 Run Track::run(const Where& where, const std::string& run_id) {

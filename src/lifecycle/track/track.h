@@ -21,6 +21,7 @@
 namespace falaj::track {
 
 struct ExportedRun;  // export_run.h
+struct RunRow;       // tables.h
 
 // Points of one series of an exported run, packed.
 struct ExportedBlock {
@@ -67,6 +68,10 @@ class Track {
 
   // ---- runs
   Run create_run(const Where& where, const NewRun& run, const sql::Act& act);
+  // What makes the run as a part of somebody else's write, unless it is there or its experiment takes no runs.
+  // Requires: run.id, by which has_run tells whether it was made.
+  std::function<void(sql::Writer&)> run_to_add(const Where& where, const NewRun& run);
+  bool has_run(const Where& where, const std::string& run_id);
   Run run(const Where& where, const std::string& run_id);
   RunInfo run_info(const Where& where, const std::string& run_id);
   RunInfo update_run(const Where& where, const std::string& run_id, const RunChange& change, const sql::Act& act);
@@ -113,6 +118,7 @@ class Track {
 
  private:
   void ensure_default(const Where& where);  // throws not_found unless the project exists
+  RunRow add_run(sql::Writer& writer, const Where& where, std::int64_t experiment, const NewRun& run);
 
   sql::Database& database_;
   const iam::Directory& directory_;

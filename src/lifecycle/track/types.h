@@ -82,6 +82,7 @@ struct NewRun {
   std::string name, user;
   std::optional<std::int64_t> start_ms;
   std::vector<KeyValue> tags;
+  std::string id = {};  // 32 hexadecimal digits; a run that has it is the one that is made. "": a random one
 };
 
 struct RunChange {

@@ -8,6 +8,7 @@
 
 #include "foundation/base/shape.h"
 #include "foundation/stats/sequential.h"
+#include "lifecycle/traffic/watched.h"
 
 namespace falaj::traffic {
 
@@ -20,6 +21,7 @@ struct CanaryRule {
   double failures_max = 0.01;                    // share of its requests
   double slower_max = 1.5;                       // its p99 against that of the others
   std::optional<double> metric_drop_max;         // how much lower the mean of its labels may be
+  std::optional<double> shift_max;               // how far its predictions may be from those of the others, 0 to 1
 };
 
 // What was seen of the variant, or of all the others together, since it was loaded.
@@ -28,6 +30,7 @@ struct Observed {
   double p99_us = 0;
   bool broken = false;     // it could not be loaded, or crashed its server
   stats::Sample labels{};  // of what it predicted
+  Sketches outputs{};      // what it predicted, since the rule holds
 };
 
 struct CanaryState {
@@ -43,7 +46,8 @@ struct CanaryDecision {
 };
 
 // Pure. What to do with a canary now. A difference counts only when it is more than chance: failures by three standard
-// deviations, latency by more than a millisecond, labels by a test that may be looked at any time.
+// deviations, latency by more than a millisecond, labels by a test that may be looked at any time, predictions by what
+// samples of one distribution differ by once in a million looks.
 CanaryDecision decide(const CanaryRule& rule, const CanaryState& state, std::int64_t now_us, const Observed& canary,
                       const Observed& others);
 
@@ -53,16 +57,23 @@ template <>
 struct falaj::Shape<falaj::traffic::CanaryRule> {
   using T = traffic::CanaryRule;
   static constexpr std::string_view name = "CanaryRule";
-  static constexpr auto fields = std::make_tuple(
-      field("variant", &T::variant, "Which variant takes over, step by step.").required().length(1, 63),
-      field("steps", &T::steps, "Its share in percent at each step, growing to 100.").length(1, 20),
-      field("every", &T::every_us, "At least so long at each step.").duration().range(1'000'000, 2'592'000'000'000),
-      field("requestsMin", &T::requests_min, "And so many requests answered by it.").range(1, 1'000'000'000),
-      field("failuresMax", &T::failures_max, "Share of its requests that may fail before it is rolled back.")
-          .range(0, 1),
-      field("slowerMax", &T::slower_max, "Its p99 against that of the others before it is rolled back.").range(1, 1000),
-      field("metricDropMax", &T::metric_drop_max,
-            "How much lower than that of the others the mean of its labels may be before it is rolled back; absent: "
-            "labels are not looked at.")
-          .range(0, 1'000'000'000));
+  static Fields fields() {
+    return {
+        field("variant", &T::variant, "Which variant takes over, step by step.").required().length(1, 63),
+        field("steps", &T::steps, "Its share in percent at each step, growing to 100.").length(1, 20),
+        field("every", &T::every_us, "At least so long at each step.").duration().range(1'000'000, 2'592'000'000'000),
+        field("requestsMin", &T::requests_min, "And so many requests answered by it.").range(1, 1'000'000'000),
+        field("failuresMax", &T::failures_max, "Share of its requests that may fail before it is rolled back.")
+            .range(0, 1),
+        field("slowerMax", &T::slower_max, "Its p99 against that of the others before it is rolled back.")
+            .range(1, 1000),
+        field("metricDropMax", &T::metric_drop_max,
+              "How much lower than that of the others the mean of its labels may be before it is rolled back; absent: "
+              "labels are not looked at.")
+            .range(0, 1'000'000'000),
+        field("shiftMax", &T::shift_max,
+              "How far the distribution of an output may be from that of the others before it is rolled back: the "
+              "largest difference of shares below any value, or of any text, 0 to 1; absent: it is not looked at.")
+            .range(0, 1)};
+  }
 };

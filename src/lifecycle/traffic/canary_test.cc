@@ -66,6 +66,45 @@ TEST(Canary, SeldomRollsBackWhatFailsAsOftenAsItMay) {
   EXPECT_LT(rolled_back, kCanaries / 20);
 }
 
+Observed predicted(int count, double mean, const char* text, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> noise;
+  Observed out{count, 0, 2'000, false};
+  for (int i = 0; i < count; ++i) {
+    out.outputs["out_y"].add(mean + noise(random));
+    out.outputs["out_class"].add(i % 4 == 0 ? std::string_view(text) : std::string_view("no"));
+  }
+  return out;
+}
+
+TEST(Canary, RollsBackWhatPredictsOtherwise) {
+  auto looks = rule();
+  looks.shift_max = 0.1;
+  const CanaryState state{0, 0, 0, 0};
+  const auto others = predicted(2'000, 0, "yes", 1);
+  EXPECT_EQ(decide(looks, state, 2'000, predicted(2'000, 0, "yes", 2), others).what, What::advance);
+  EXPECT_EQ(decide(looks, state, 2'000, predicted(2'000, 0.1, "yes", 3), others).what, What::advance) << "0.04";
+  const auto off = decide(looks, state, 2'000, predicted(2'000, 1, "yes", 4), others);
+  EXPECT_EQ(off.what, What::roll_back);
+  EXPECT_NE(off.why.find("out_y by 0.4"), std::string::npos) << off.why;
+  EXPECT_EQ(decide(looks, state, 2'000, predicted(2'000, 0, "maybe", 5), others).what, What::roll_back);
+  EXPECT_EQ(decide(looks, state, 2'000, predicted(50, 3, "yes", 6), others).what, What::wait) << "too few to tell";
+  EXPECT_EQ(decide(rule(), state, 2'000, predicted(2'000, 1, "yes", 4), others).what, What::advance) << "not asked";
+}
+
+TEST(Canary, SeldomRollsBackWhatPredictsTheSame) {
+  auto looks = rule();
+  looks.shift_max = 0.0;
+  int rolled_back = 0;
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    const auto others = predicted(300, 0, "yes", 1'000 + seed);
+    for (const int count : {100, 200, 300})
+      rolled_back +=
+          decide(looks, {0, 0, 0, 0}, 2'000, predicted(count, 0, "yes", seed), others).what == What::roll_back;
+  }
+  EXPECT_EQ(rolled_back, 0);
+}
+
 TEST(Canary, RollsBackWhenItsLabelsAreSurelyWorse) {
   auto guarded = rule();
   guarded.metric_drop_max = 0.02;

@@ -58,13 +58,14 @@ template <>
 struct falaj::Shape<falaj::traffic::ExperimentRule> {
   using T = traffic::ExperimentRule;
   static constexpr std::string_view name = "ExperimentRule";
-  static constexpr auto fields = std::make_tuple(
-      field("metric", &T::metric,
-            "conversion: the sum of the labels over all that was answered; mean: over those with a label.")
-          .one_of(traffic::kExperimentMetrics),
-      field("baseline", &T::baseline, "The variant that the others are compared with.").required().length(1, 63),
-      field("better", &T::better, "Whether higher or lower is better.").one_of(traffic::kBetter),
-      field("effect", &T::effect, "The difference that is worth finding: how soon, never whether it is right."),
-      field("confidence", &T::confidence, "How sure what is said must be.").range(0, 1),
-      field("bandit", &T::bandit, "Shares follow what is known, at most once a minute."));
+  static Fields fields() {
+    return {field("metric", &T::metric,
+                  "conversion: the sum of the labels over all that was answered; mean: over those with a label.")
+                .one_of(traffic::kExperimentMetrics),
+            field("baseline", &T::baseline, "The variant that the others are compared with.").required().length(1, 63),
+            field("better", &T::better, "Whether higher or lower is better.").one_of(traffic::kBetter),
+            field("effect", &T::effect, "The difference that is worth finding: how soon, never whether it is right."),
+            field("confidence", &T::confidence, "How sure what is said must be.").range(0, 1),
+            field("bandit", &T::bandit, "Shares follow what is known, at most once a minute.")};
+  }
 };

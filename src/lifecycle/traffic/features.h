@@ -66,69 +66,78 @@ template <>
 struct Shape<traffic::FeatureColumn> {
   using T = traffic::FeatureColumn;
   static constexpr std::string_view name = "PlannedColumn";
-  static constexpr auto fields = std::make_tuple(field("name", &T::name, "Its name.").required(),
-                                                 field("type", &T::type, "What it holds.").required());
+  static Fields fields() {
+    return {field("name", &T::name, "Its name.").required(), field("type", &T::type, "What it holds.").required()};
+  }
 };
 template <>
 struct Shape<traffic::FeatureWindow> {
   using T = traffic::FeatureWindow;
   static constexpr std::string_view name = "PlannedWindow";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "Of the feature.").required(), field("aggregate", &T::aggregate, "Its kind.").required(),
-      field("input", &T::input, "Which number of an event.").required().range(0, 10'000),
-      field("window_us", &T::window_us, "How long it is.").required());
+  static Fields fields() {
+    return {field("name", &T::name, "Of the feature.").required(),
+            field("aggregate", &T::aggregate, "Its kind.").required(),
+            field("input", &T::input, "Which number of an event.").required().range(0, 10'000),
+            field("window_us", &T::window_us, "How long it is.").required()};
+  }
 };
 template <>
 struct Shape<traffic::FeatureExpression> {
   using T = traffic::FeatureExpression;
   static constexpr std::string_view name = "PlannedExpression";
-  static constexpr auto fields = std::make_tuple(field("name", &T::name, "Of the feature.").required(),
-                                                 field("is", &T::is, "What is computed.").required());
+  static Fields fields() {
+    return {field("name", &T::name, "Of the feature.").required(), field("is", &T::is, "What is computed.").required()};
+  }
 };
 template <>
 struct Shape<traffic::FeatureView> {
   using T = traffic::FeatureView;
   static constexpr std::string_view name = "PlannedFeatureView";
-  static constexpr auto fields = std::make_tuple(
-      field("name", &T::name, "The view.").required(), field("revision", &T::revision, "Of the view.").required(),
-      field("personal", &T::personal, "Whether its rows are about people."),
-      field("space", &T::space, "Where its rows are; absent: everything comes of the request.").length(0, 32),
-      field("layout", &T::layout, "Of its rows.").range(0, std::int64_t{1} << 32),
-      field("key", &T::key, "What a row is found by.").length(0, 8),
-      field("rows", &T::rows, "Columns of the newest row.").length(0, 4096),
-      field("request", &T::request, "Fields of the request.").length(0, 200),
-      field("tile_us", &T::tile_us, "How finely windows are cut.").range(1, std::int64_t{1} << 53),
-      field("windows", &T::windows, "Aggregates.").length(0, 1000),
-      field("ttl_us", &T::ttl_us, "How old the newest row may be."),
-      field("expressions", &T::expressions, "Computed of the others.").length(0, 1000),
-      field("features", &T::features, "Those that are wanted, in order.").length(0, 10'000));
+  static Fields fields() {
+    return {field("name", &T::name, "The view.").required(),
+            field("revision", &T::revision, "Of the view.").required(),
+            field("personal", &T::personal, "Whether its rows are about people."),
+            field("space", &T::space, "Where its rows are; absent: everything comes of the request.").length(0, 32),
+            field("layout", &T::layout, "Of its rows.").range(0, std::int64_t{1} << 32),
+            field("key", &T::key, "What a row is found by.").length(0, 8),
+            field("rows", &T::rows, "Columns of the newest row.").length(0, 4096),
+            field("request", &T::request, "Fields of the request.").length(0, 200),
+            field("tile_us", &T::tile_us, "How finely windows are cut.").range(1, std::int64_t{1} << 53),
+            field("windows", &T::windows, "Aggregates.").length(0, 1000),
+            field("ttl_us", &T::ttl_us, "How old the newest row may be."),
+            field("expressions", &T::expressions, "Computed of the others.").length(0, 1000),
+            field("features", &T::features, "Those that are wanted, in order.").length(0, 10'000)};
+  }
 };
 template <>
 struct Shape<traffic::Features> {
   using T = traffic::Features;
   static constexpr std::string_view name = "PlannedFeatures";
-  static constexpr auto fields = std::make_tuple(
-      field("service", &T::service, "The FeatureService.").required(), field("revision", &T::revision, "Of it."),
-      field("prefix", &T::prefix, "Of keys in Redis; empty: rows are in files."),
-      field("views", &T::views, "What is read.").length(0, 1000),
-      field("problem", &T::problem, "Why they cannot be read; empty: they can."));
+  static Fields fields() {
+    return {field("service", &T::service, "The FeatureService.").required(), field("revision", &T::revision, "Of it."),
+            field("prefix", &T::prefix, "Of keys in Redis; empty: rows are in files."),
+            field("views", &T::views, "What is read.").length(0, 1000),
+            field("problem", &T::problem, "Why they cannot be read; empty: they can.")};
+  }
 };
 template <>
 struct Shape<traffic::SpaceKey> {
   using T = traffic::SpaceKey;
   static constexpr std::string_view name = "SpaceKey";
-  static constexpr auto fields =
-      std::make_tuple(field("number", &T::number, "Of the key.").required().range(1, std::int64_t{1} << 31),
-                      field("key", &T::key, "That opens rows; hex.").required().secret().length(64, 64));
+  static Fields fields() {
+    return {field("number", &T::number, "Of the key.").required().range(1, std::int64_t{1} << 31),
+            field("key", &T::key, "That opens rows; hex.").required().secret().length(64, 64)};
+  }
 };
 template <>
 struct Shape<traffic::SpaceKeys> {
   using T = traffic::SpaceKeys;
   static constexpr std::string_view name = "SpaceKeys";
-  static constexpr auto fields =
-      std::make_tuple(field("space", &T::space, "Its name.").required().length(32, 32),
-                      field("address", &T::address, "By which rows are found; hex.").required().secret().length(64, 64),
-                      field("keys", &T::keys, "That open rows.").required().length(1, 64));
+  static Fields fields() {
+    return {field("space", &T::space, "Its name.").required().length(32, 32),
+            field("address", &T::address, "By which rows are found; hex.").required().secret().length(64, 64),
+            field("keys", &T::keys, "That open rows.").required().length(1, 64)};
+  }
 };
 
 }  // namespace falaj

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lifecycle/traffic/plan.h"
 
+#include <set>
+#include <unordered_map>
+
 #include <fmt/format.h>
 
 namespace falaj::traffic {
@@ -44,6 +47,38 @@ int choose(const std::vector<Variant>& variants, double place) {
     if (left < 0) return static_cast<int>(i);
   }
   return last;  // rounding
+}
+
+std::string full_name(const Endpoint& endpoint) {
+  return fmt::format("{}.{}.{}", endpoint.tenant, endpoint.project, endpoint.name);
+}
+
+std::vector<Revoked> revoked_between(const Plan& before, const Plan& after) {
+  std::unordered_map<std::string_view, const Caller*> now;
+  for (const auto& caller : after.callers) now.emplace(caller.credential, &caller);
+  std::vector<std::string> names_before, names_after;
+  for (const auto& endpoint : before.endpoints) names_before.push_back(full_name(endpoint));
+  for (const auto& endpoint : after.endpoints) names_after.push_back(full_name(endpoint));
+  const auto name_at = [](const std::vector<std::string>& names, std::int64_t place) -> const std::string* {
+    return place >= 0 && static_cast<std::size_t>(place) < names.size() ? &names[static_cast<std::size_t>(place)]
+                                                                        : nullptr;
+  };
+  std::vector<Revoked> out;
+  for (const auto& caller : before.callers) {
+    const auto found = now.find(caller.credential);
+    if (found == now.end() || found->second->secret_hash != caller.secret_hash ||
+        found->second->expires_us < caller.expires_us) {
+      out.push_back({caller.credential, ""});
+      continue;
+    }
+    std::set<std::string_view> still;
+    for (const auto place : found->second->endpoints)
+      if (const auto* name = name_at(names_after, place)) still.insert(*name);
+    for (const auto place : caller.endpoints)
+      if (const auto* name = name_at(names_before, place); name && !still.contains(*name))
+        out.push_back({caller.credential, *name});
+  }
+  return out;
 }
 
 std::string fingerprint(const Plan& plan) {

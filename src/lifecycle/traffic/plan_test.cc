@@ -59,6 +59,29 @@ TEST(PlaceOf, IsIndependentBetweenEndpoints) {
   EXPECT_NEAR(product / kKeys, 0, 5.0 / 12 / std::sqrt(kKeys));
 }
 
+TEST(Revoked, IsWhatCallersMayNoLongerDo) {
+  const auto endpoint = [](std::string name) {
+    Endpoint out;
+    out.tenant = "acme";
+    out.project = "flights";
+    out.name = std::move(name);
+    return out;
+  };
+  Plan before;
+  before.endpoints = {endpoint("early"), endpoint("late")};
+  before.callers = {{"gone", "h", 9, {0, 1}}, {"less", "h", 9, {0, 1}}, {"same", "h", 9, {1}}, {"other", "h", 9, {0}}};
+  auto after = before;
+  EXPECT_TRUE(revoked_between(before, after).empty());
+  after.endpoints.insert(after.endpoints.begin(), endpoint("another"));  // places move
+  after.callers = {{"less", "h", 9, {1}}, {"new", "h", 9, {0}}, {"other", "another", 9, {1}}, {"same", "h", 9, {0, 2}}};
+  EXPECT_EQ(revoked_between(before, after),
+            (std::vector<Revoked>{{"gone", ""}, {"less", "acme.flights.late"}, {"other", ""}}));
+  after.callers = before.callers;
+  after.callers[0].expires_us = 8;
+  after.endpoints = before.endpoints;
+  EXPECT_EQ(revoked_between(before, after), (std::vector<Revoked>{{"gone", ""}}));
+}
+
 TEST(Plan, IsReadBackAsItWasWritten) {
   Plan plan;
   Endpoint endpoint;

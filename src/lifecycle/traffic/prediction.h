@@ -45,12 +45,14 @@ template <>
 struct falaj::Shape<falaj::traffic::Logging> {
   using T = traffic::Logging;
   static constexpr std::string_view name = "PredictionLog";
-  static constexpr auto fields = std::make_tuple(
-      field("share", &T::share, "Of the requests that are written down; 1 is all of them.").range(0, 1),
-      field("columns", &T::columns,
-            "Inputs and outputs that are hidden before anything is written: mask (only that it was there), drop (not "
-            "even that) or hash (equal values stay equal).")
-          .one_of(traffic::kHidings)
-          .length(0, 1000),
-      field("keep", &T::keep_us, "How long rows are kept.").duration().range(3'600'000'000, 315'360'000'000'000));
+  static Fields fields() {
+    return {
+        field("share", &T::share, "Of the requests that are written down; 1 is all of them.").range(0, 1),
+        field("columns", &T::columns,
+              "Inputs and outputs that are hidden before anything is written: mask (only that it was there), drop (not "
+              "even that) or hash (equal values stay equal).")
+            .one_of(traffic::kHidings)
+            .length(0, 1000),
+        field("keep", &T::keep_us, "How long rows are kept.").duration().range(3'600'000'000, 315'360'000'000'000)};
+  }
 };

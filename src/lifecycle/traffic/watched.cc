@@ -107,6 +107,20 @@ Sketches decode_sketches(BytesView bytes) {
   return out;
 }
 
+Bytes encode_rows(const stats::RowSample& rows) {
+  ByteWriter out;
+  rows.encode(out);
+  return out.take();
+}
+
+stats::RowSample decode_rows(BytesView bytes) {
+  if (bytes.empty()) return {};
+  ByteReader in(bytes, kColumnNameMax);
+  auto out = stats::RowSample::decode(in);
+  in.expect_end();
+  return out;
+}
+
 void merge_into(Sketches& into, const Sketches& other) {
   for (const auto& [name, sketch] : other)
     if (into.contains(name) || into.size() < kWatchedColumnsMax) into[name].merge(sketch);

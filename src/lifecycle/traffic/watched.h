@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What serving programs tell of the values that they saw: sketches that can be put together, never rows.
+// What serving programs tell of the values that they saw: sketches that can be put together; rows only where a monitor
+// asks for some of them.
 
 #include <cstdint>
 #include <map>
@@ -14,6 +15,7 @@
 #include "foundation/stats/distinct.h"
 #include "foundation/stats/frequent.h"
 #include "foundation/stats/quantiles.h"
+#include "foundation/stats/row_sample.h"
 
 namespace falaj::traffic {
 
@@ -21,6 +23,7 @@ namespace falaj::traffic {
 struct Watching {
   std::int64_t rows_per_second = 1000;
   std::int64_t segment_rows = 1000;  // most rows told of at once: whoever counts windows need not cut them
+  std::int64_t whole_rows = 0;       // of them, how many are told whole, chosen by chance
   friend bool operator==(const Watching&, const Watching&) = default;
 };
 
@@ -54,6 +57,8 @@ inline constexpr std::string_view kOutputPrefix = "out_";
 
 Bytes encode_sketches(const Sketches& sketches);
 Sketches decode_sketches(BytesView bytes);  // throws corrupt
+Bytes encode_rows(const stats::RowSample& rows);
+stats::RowSample decode_rows(BytesView bytes);  // throws corrupt; of none, none
 void merge_into(Sketches& into, const Sketches& other);
 
 // About a second of what one version of a variant was asked and answered.
@@ -64,7 +69,8 @@ struct WatchedSegment {
   std::int64_t rows = 0;      // all that were answered
   std::int64_t looked_at = 0;
   std::int64_t from_us = 0, until_us = 0;
-  std::string sketches;  // base64
+  std::string sketches;    // base64
+  std::string rows_whole;  // base64, stats::RowSample; "": nobody asked for them
 };
 
 }  // namespace falaj::traffic
@@ -73,21 +79,26 @@ template <>
 struct falaj::Shape<falaj::traffic::Watching> {
   using T = traffic::Watching;
   static constexpr std::string_view name = "Watching";
-  static constexpr auto fields = std::make_tuple(
-      field("rowsPerSecond", &T::rows_per_second, "Most rows that are looked at.").range(1, 1'000'000),
-      field("segmentRows", &T::segment_rows, "Most rows that are told of at once.").range(1, 1'000'000));
+  static Fields fields() {
+    return {field("rowsPerSecond", &T::rows_per_second, "Most rows that are looked at.").range(1, 1'000'000),
+            field("segmentRows", &T::segment_rows, "Most rows that are told of at once.").range(1, 1'000'000),
+            field("wholeRows", &T::whole_rows, "Of them, so many are told whole, chosen by chance.").range(0, 5'000)};
+  }
 };
 template <>
 struct falaj::Shape<falaj::traffic::WatchedSegment> {
   using T = traffic::WatchedSegment;
   static constexpr std::string_view name = "WatchedSegment";
-  static constexpr auto fields = std::make_tuple(
-      field("variant", &T::variant, "Who answered.").required().length(1, 63),
-      field("version", &T::version, "Of its model.").required().range(1, std::int64_t{1} << 53),
-      field("halvings", &T::halvings, "A row was looked at with a chance of 1/2^halvings.").required().range(0, 40),
-      field("rows", &T::rows, "All that were answered.").required().range(0, std::int64_t{1} << 53),
-      field("looked_at", &T::looked_at, "Of them.").required().range(0, std::int64_t{1} << 53),
-      field("from_us", &T::from_us, "The first, microseconds since 1970.").required(),
-      field("until_us", &T::until_us, "The last.").required(),
-      field("sketches", &T::sketches, "Of every column, base64.").required().length(1, 16 << 20));
+  static Fields fields() {
+    return {
+        field("variant", &T::variant, "Who answered.").required().length(1, 63),
+        field("version", &T::version, "Of its model.").required().range(1, std::int64_t{1} << 53),
+        field("halvings", &T::halvings, "A row was looked at with a chance of 1/2^halvings.").required().range(0, 40),
+        field("rows", &T::rows, "All that were answered.").required().range(0, std::int64_t{1} << 53),
+        field("looked_at", &T::looked_at, "Of them.").required().range(0, std::int64_t{1} << 53),
+        field("from_us", &T::from_us, "The first, microseconds since 1970.").required(),
+        field("until_us", &T::until_us, "The last.").required(),
+        field("sketches", &T::sketches, "Of every column, base64.").required().length(1, 16 << 20),
+        field("rows_whole", &T::rows_whole, "Some rows, base64; absent: nobody asked for them.").length(0, 4 << 20)};
+  }
 };

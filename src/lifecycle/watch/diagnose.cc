@@ -56,7 +56,7 @@ constexpr Mistake kMistakes[] = {
 };
 
 // The largest gap of ranks after the mistake is taken back.
-double gap_without(const Quantiles& reference, const Quantiles& window, double factor, double offset) {
+double gap_without(const stats::Ordered& reference, const Quantiles& window, double factor, double offset) {
   Quantiles meant(4'096);
   const double points = static_cast<double>(std::min<std::uint64_t>(window.count(), kPointsMax));
   double below = 0, told = 0;  // of the window's values, of the points that stand for them
@@ -79,21 +79,22 @@ std::string told(double factor, double offset) {
 
 std::optional<Diagnosis> diagnose(const Quantiles& reference, const Quantiles& window, double tolerance) {
   if (reference.count() == 0 || window.count() == 0 || reference.min() == reference.max()) return std::nullopt;
-  const double before = stats::ks(reference, window);
+  const stats::Ordered ordered(reference);
+  const double before = stats::ks(ordered, window);
   if (before <= tolerance) return std::nullopt;
   double best = tolerance;
   const Mistake* mistake = nullptr;
   for (const auto& one : kMistakes)
-    if (const double gap = gap_without(reference, window, one.factor, one.offset); gap <= best) {
+    if (const double gap = gap_without(ordered, window, one.factor, one.offset); gap <= best) {
       best = gap;
       mistake = &one;
     }
   if (mistake) return Diagnosis{fmt::format("{}: {}", told(mistake->factor, mistake->offset), mistake->words), true};
   const double was = reference.quantile(0.5), is = window.quantile(0.5);
   double factor = 1, offset = is - was;
-  double gap = gap_without(reference, window, 1, offset);
+  double gap = gap_without(ordered, window, 1, offset);
   if (was * is > 0)
-    if (const double scaled = gap_without(reference, window, is / was, 0); scaled < gap)
+    if (const double scaled = gap_without(ordered, window, is / was, 0); scaled < gap)
       gap = scaled, factor = is / was, offset = 0;
   if (gap > tolerance || (factor == 1 && offset == 0)) return std::nullopt;
   return Diagnosis{told(factor, offset) + ", and is otherwise as before", false};

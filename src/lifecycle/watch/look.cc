@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <fmt/format.h>
 
 #include "foundation/stats/calibration.h"
 #include "foundation/stats/distance.h"
 #include "foundation/stats/drift.h"
+#include "foundation/stats/outcomes.h"
 #include "lifecycle/watch/diagnose.h"
+#include "lifecycle/watch/judge.h"
 
 namespace falaj::watch {
 namespace {
@@ -18,12 +21,13 @@ using stats::Quantiles;
 using traffic::ColumnSketch;
 using Holds = ColumnSketch::Holds;
 
-constexpr std::size_t kBins = 10, kCategoriesMax = 64, kNewShownMax = 3;
+constexpr std::size_t kNewShownMax = 3;
 constexpr const char *kDrift = "drift", *kMissing = "missing", *kRange = "range";
+constexpr const char *kClassifier = "classifier", *kKernel = "kernel";
+constexpr std::size_t kTogetherTests = 2;
+constexpr std::uint32_t kBlockRows = 4'000;  // of columns together, whatever the length of a block
 constexpr std::size_t kTests = 3;
 constexpr std::string_view kAnswer = "out_prediction";
-constexpr double kOrdinary = 0.05;         // what chance alone does in one of twenty windows is nothing to stand by
-constexpr std::int64_t kQuietWindows = 3;  // that must look so before a finding goes
 
 bool is_compared(const MonitorSpec& spec, const std::string& name, const ReferenceColumn& column) {
   const auto has = [&](const std::vector<std::string>& list) {
@@ -45,7 +49,7 @@ struct Categories {
 };
 Categories categories(const stats::Frequent& reference, const stats::Frequent& window) {
   Categories out;
-  out.known = reference.top(kCategoriesMax);
+  out.known = reference.top(kPsiCategoriesMax);
   double left_was = static_cast<double>(reference.total()), left_is = static_cast<double>(window.total());
   for (const auto& [text, counted] : out.known) {
     out.was.push_back(static_cast<double>(counted));
@@ -54,26 +58,6 @@ Categories categories(const stats::Frequent& reference, const stats::Frequent& w
   }
   out.was.push_back(left_was), out.is.push_back(left_is);
   return out;
-}
-
-// How unlike a share `b` a sample with share `a` is (Kullback and Leibler's divergence of two coins).
-double unlike(double a, double b) {
-  const auto part = [](double x, double y) { return x <= 0 ? 0 : x * std::log(x / y); };
-  return part(a, b) + part(1 - a, 1 - b);
-}
-
-// A bound on the chance that at least so many of the window's rows have a mark (Chernoff's), were the true share as
-// large as the reference lets it be.
-double marked_p(std::uint64_t was, std::uint64_t of, std::uint64_t is, std::uint64_t of_window, double effect,
-                double level) {
-  const double known = static_cast<double>(of) / effect, seen = static_cast<double>(of_window) / effect;
-  const double before = share(was, of), now = share(is, of_window);
-  double low = before, high = 1;
-  for (int i = 0; i < 60; ++i) {
-    const double middle = (low + high) / 2;
-    (known * unlike(before, middle) < -std::log(level) ? low : high) = middle;
-  }
-  return now <= high ? 1 : std::exp(-seen * unlike(now, high));
 }
 
 // The marks that the range test counts: numbers beyond the reference's, texts that it never had.
@@ -165,10 +149,8 @@ class Looking {
   Looking(const Reference& reference, const MonitorSpec& spec, const Window& newest, State& state, std::size_t compared)
       : reference_(reference),
         spec_(spec),
-        newest_(newest),
-        state_(state),
-        family_(compared * kTests),
-        reference_level_(spec.level / 2 / static_cast<double>(family_)) {}
+        judge_(spec.level / 2, spec.horizon, compared * kTests, newest.number, state.tests),
+        reference_level_(spec.level / 2 / static_cast<double>(compared * kTests)) {}
 
   void block(const Window& block, std::uint64_t windows) {
     for (const auto& [name, seen] : block.columns) {
@@ -182,45 +164,19 @@ class Looking {
   }
   struct Chance {
     double p = 1, at_all = 1;  // of the newest window; of any block that ends with it
+    Distances distances;
   };
   const std::map<std::string, Chance>& chances() const { return chances_; }
 
  private:
-  // Whatever this block says: a finding begins, goes on, or has one reason less to.
   template <class Tell>
   void judge(const char* test, const std::string& name, const Window& block, std::uint64_t windows, double p,
              bool matters, Tell tell) {
-    const auto key = fmt::format("{} {}", test, name);
-    auto& state = state_.tests[key];
-    const auto length = static_cast<std::int64_t>(windows);
-    const double chance = stats::chance_at_all(p, windows, static_cast<std::uint64_t>(spec_.horizon), family_);
-    const bool counts = block.number >= state.clear_from;
-    if (test == kDrift) {
-      auto& known = chances_[name];
-      if (windows == 1) known.p = p;
-      if (counts) known.at_all = std::min(known.at_all, chance);
-    }
-    if (counts && matters && chance <= spec_.level / 2) {
-      Finding one = tell();
-      one.column = name;
-      one.test = test;
-      one.window = newest_.number;
-      one.windows = state.found ? std::min(state.found->windows, length) : length;
-      one.since_us = state.found ? state.found->since_us : block.from_us;
-      one.score = std::log10(spec_.level / 2 / std::max(chance, 1e-300));
-      one.p = p;
-      if (one.kind == "drift" && (state.found ? state.found->kind == "skew" : block.number == 0)) one.kind = "skew";
-      // What a shorter block shows is told by it from now on.
-      if (!state.found || length <= state.found->windows) state.found = std::move(one);
-      state.quiet = 0;
-      return;
-    }
-    if (!state.found || length != state.found->windows) return;
-    state.quiet = p > kOrdinary || !matters ? state.quiet + 1 : 0;
-    if (state.quiet * length < kQuietWindows) return;
-    state.found.reset();
-    state.quiet = 0;
-    state.clear_from = newest_.number + 1;
+    const auto [chance, counts] = judge_.see(test, name, {block.number, block.from_us, windows}, p, matters, tell);
+    if (test != kDrift) return;
+    auto& known = chances_[name];
+    if (windows == 1) known.p = p;
+    if (counts) known.at_all = std::min(known.at_all, chance);
   }
 
   void drift(const std::string& name, const ReferenceColumn& column, const ColumnSketch& seen, const Window& block,
@@ -240,10 +196,13 @@ class Looking {
     const bool numbers = seen.holds == Holds::numbers;
     double p = 1;
     if (numbers) {
-      p = stats::differ_p(was.numbers, seen.numbers, 1 / column.effect);
+      const stats::Ordered now(seen.numbers);  // sorting is most of the work
+      p = stats::differ_p(column.ordered, now, 1 / column.effect);
+      if (windows == 1) chances_[name].distances = distances_of(column.ordered, now);
     } else {
       const auto both = categories(was.texts, seen.texts);
       p = stats::differ_p(both.was, both.is, 1 / column.effect);
+      if (windows == 1) chances_[name].distances = distances_of(was, seen);
     }
     judge(kDrift, name, block, windows, p, true, [&] {
       Finding out;
@@ -263,7 +222,8 @@ class Looking {
     const auto& was = column.sketch;
     if (seen.rows == 0 || was.rows == 0) return;
     const double before = share(was.missing, was.rows), now = share(seen.missing, seen.rows);
-    const double p = marked_p(was.missing, was.rows, seen.missing, seen.rows, column.missing_effect, reference_level_);
+    const double p =
+        stats::share_above_p(was.missing, was.rows, seen.missing, seen.rows, column.missing_effect, reference_level_);
     judge(kMissing, name, block, windows, p, now - before >= spec_.quality.missing, [&] {
       Finding out;
       out.kind = "quality";
@@ -280,7 +240,8 @@ class Looking {
       return;  // the reference had more than it names
     const auto beyond = numbers ? numbers_beyond(was.numbers, seen.numbers) : texts_beyond(was.texts, seen.texts);
     const double now = share(beyond.count, seen.present());
-    const double p = marked_p(0, was.present(), beyond.count, seen.present(), column.effect, reference_level_);
+    const double p =
+        stats::share_above_p(0, was.present(), beyond.count, seen.present(), column.effect, reference_level_);
     const bool matters = beyond.count > 0 && now >= (numbers ? spec_.quality.outside : spec_.quality.fresh);
     judge(kRange, name, block, windows, p, matters, [&] {
       Finding out;
@@ -292,12 +253,47 @@ class Looking {
 
   const Reference& reference_;
   const MonitorSpec& spec_;
-  const Window& newest_;
-  State& state_;
-  const std::size_t family_;
+  Judge judge_;
   const double reference_level_;  // chance that a share of the reference is worse than thought; half of all chance
   std::map<std::string, Chance> chances_;
 };
+
+// Columns together over the blocks that end with one window. Requires: the columns of it have been looked at.
+ColumnSeen look_together(const ReferenceRows& reference, const MonitorSpec& spec, State& state, const Window& window,
+                         const std::vector<std::pair<Judge::Block, stats::RowSample>>& blocks) {
+  std::set<std::string> found;
+  for (const auto& [key, test] : state.tests)
+    if (test.found) found.insert(test.found->column);
+  Judge judge(spec.level / 2, spec.horizon, kTogetherTests, window.number, state.tests);
+  const std::string name(kTogether);
+  ColumnSeen out;
+  out.column = name;
+  for (const auto& one : blocks) {
+    const auto& block = one.first;
+    const auto& rows = one.second;
+    const auto apart = reference.compare(rows, [&](const std::string& column) { return !found.contains(column); });
+    const auto see = [&](const char* test, double p, const std::string& text) {
+      const auto seen = judge.see(test, name, block, p, true, [&] {
+        Finding finding;
+        finding.kind = kDrift;
+        finding.text = fmt::format("{}; most by {}", text, apart.most);
+        return finding;
+      });
+      if (block.windows == 1) out.p = std::min(out.p, p);
+      if (seen.counts) out.chance = std::min(out.chance, seen.chance);
+    };
+    if (block.windows == 1) {
+      out.rows = static_cast<std::int64_t>(rows.count());
+      out.effective_rows = static_cast<double>(rows.count()) / reference.classifier_effect();
+      if (apart.columns < 2) out.note = "fewer than two columns that have no finding of their own";
+    }
+    see(kClassifier, apart.classifier_p,
+        fmt::format("rows can be told from those of the reference, with an area under the curve of {:.3f}",
+                    apart.area));
+    see(kKernel, apart.kernel_p, "rows lie otherwise than those of the reference");
+  }
+  return out;
+}
 
 // Several inputs that moved, and the answers with them: the world, rather than one field.
 void tell_together(std::vector<Finding>& findings) {
@@ -331,10 +327,15 @@ Distances distances_of(const ColumnSketch& was, const ColumnSketch& is) {
     out.js = stats::jensen_shannon(both.was, both.is);
     return out;
   }
-  out.ks = stats::ks(was.numbers, is.numbers);
-  if (const double moved = stats::wasserstein(was.numbers, is.numbers); std::isfinite(moved)) out.wasserstein = moved;
-  const auto cuts = stats::edges(was.numbers, kBins);
-  const auto a = stats::counts(was.numbers, cuts), b = stats::counts(is.numbers, cuts);
+  return distances_of(stats::Ordered(was.numbers), stats::Ordered(is.numbers));
+}
+
+Distances distances_of(const stats::Ordered& was, const stats::Ordered& is) {
+  Distances out;
+  out.ks = stats::ks(was, is);
+  if (const double moved = stats::wasserstein(was, is); std::isfinite(moved)) out.wasserstein = moved;
+  const auto cuts = stats::edges(was, kPsiBins);
+  const auto a = stats::counts(was, cuts), b = stats::counts(is, cuts);
   out.psi = stats::population_stability_index(a, b);
   out.js = stats::jensen_shannon(a, b);
   return out;
@@ -343,6 +344,18 @@ Distances distances_of(const ColumnSketch& was, const ColumnSketch& is) {
 void Window::merge(const Window& later) {
   until_us = std::max(until_us, later.until_us);
   traffic::merge_into(columns, later.columns);
+  if (later.rows.columns().empty()) return;
+  rows.set_limit(kBlockRows);
+  rows.merge(later.rows);
+}
+
+void prepare_together(Reference& reference, const MonitorSpec& spec) {
+  reference.together.reset();
+  if (!spec.together || reference.rows.count() == 0) return;
+  reference.together.emplace(reference.rows, [&](const std::string& name) {
+    const auto found = reference.columns.find(name);
+    return found != reference.columns.end() && is_compared(spec, name, found->second);
+  });
 }
 
 void remember(State& state, Window window) {
@@ -355,7 +368,15 @@ Looked look(const Reference& reference, const MonitorSpec& spec, State state, co
       std::count_if(reference.columns.begin(), reference.columns.end(),
                     [&](const auto& entry) { return is_compared(spec, entry.first, entry.second); }));
   Looking looking(reference, spec, window, state, std::max<std::size_t>(1, compared));
-  state.blocks.add(window, [&](const Window& block, std::uint64_t windows) { looking.block(block, windows); });
+  std::vector<std::pair<Judge::Block, stats::RowSample>> whole;  // looked at when columns have been
+  auto sorted = window;
+  for (auto& entry : sorted.columns) entry.second.numbers.sort();
+  state.blocks.add(std::move(sorted), [&](const Window& block, std::uint64_t windows) {
+    looking.block(block, windows);
+    if (reference.together && block.rows.count() > 0)
+      whole.push_back({{block.number, block.from_us, windows}, block.rows});
+  });
+  if (!whole.empty()) out.columns.push_back(look_together(*reference.together, spec, state, window, whole));
   for (const auto& [name, seen] : window.columns) {
     ColumnSeen told;
     told.column = name;
@@ -371,9 +392,8 @@ Looked look(const Reference& reference, const MonitorSpec& spec, State state, co
     } else if (is_comparable(found->second.sketch, seen)) {
       const auto& was = found->second;
       told.effective_rows = static_cast<double>(seen.present()) / was.effect;
-      told.distances = distances_of(was.sketch, seen);
       if (const auto chance = looking.chances().find(name); chance != looking.chances().end())
-        told.p = chance->second.p, told.chance = chance->second.at_all;
+        told.p = chance->second.p, told.chance = chance->second.at_all, told.distances = chance->second.distances;
       if (name == kAnswer && reference.calibration) told.note = expected_of(reference, was.sketch, seen);
     }
     out.columns.push_back(std::move(told));
@@ -382,8 +402,10 @@ Looked look(const Reference& reference, const MonitorSpec& spec, State state, co
   for (const auto& [key, test] : state.tests) {
     if (!test.found) continue;
     const auto drift = state.tests.find(fmt::format("{} {}", kDrift, test.found->column));
-    const bool explained = test.found->test == kRange && drift != state.tests.end() && drift->second.found &&
-                           drift->second.found->kind == "quality";
+    const auto classifier = state.tests.find(fmt::format("{} {}", kClassifier, kTogether));
+    const bool explained = (test.found->test == kRange && drift != state.tests.end() && drift->second.found &&
+                            drift->second.found->kind == "quality") ||
+                           (test.found->test == kKernel && classifier != state.tests.end() && classifier->second.found);
     if (!explained) out.findings.push_back(*test.found);
   }
   tell_together(out.findings);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <random>
 
 #include <fmt/format.h>
@@ -326,9 +328,211 @@ TEST(Reference, ReadsWhatTrainersWrite) {
   EXPECT_EQ(read.columns.at("y").effect, 1);
   EXPECT_EQ(read.columns.at("out_prediction").sketch.numbers.count(), 100u);
   EXPECT_EQ(read_reference(text(1), "it").columns.size(), 3u);
-  EXPECT_ERROR(read_reference(text(3), "it"), Code::corrupt);
+  EXPECT_ERROR(read_reference(text(4), "it"), Code::corrupt);
   EXPECT_ERROR(read_reference("{}", "it"), Code::corrupt);
   EXPECT_ERROR(read_reference("not JSON", "it"), Code::corrupt);
+}
+
+// Files of all versions that trainings ever wrote.
+TEST(Reference, ReadsWhatOlderTrainersWrote) {
+  for (const int version : {1, 2, 3}) {
+    std::ifstream in(fmt::format("{}/reference-v{}.json", FALAJ_TESTDATA, version));
+    ASSERT_TRUE(in) << version;
+    const auto read = read_reference(std::string(std::istreambuf_iterator<char>(in), {}), "it");
+    EXPECT_EQ(read.columns.at("x").sketch.numbers.count(), 100u) << version;
+    EXPECT_EQ(read.columns.at("y").sketch.texts.counted("a"), 50u) << version;
+    EXPECT_EQ(read.columns.at("x").time, version > 1);
+    EXPECT_EQ(read.columns.at("y").effect > 5, version == 3) << "by a mark";
+    EXPECT_EQ(read.rows.count(), version == 3 ? 4u : 0u);
+  }
+}
+
+TEST(Reference, OneShareThatVariesIsNotHiddenByTheOthers) {
+  Random random(4);
+  Alike alike{0.98, 0};
+  const Row row = [&](traffic::Sketches& to) {
+    const double rank = 0.5 * std::erfc(-alike.next(random) / std::sqrt(2.0));
+    to["text"].add(std::string_view(rank < 0.3 ? "often" : kCities[random() % 4]));
+  };
+  const auto blocks = blocks_of(32, 250, row);
+  std::vector<stats::Frequent> texts;
+  for (const auto& block : blocks) texts.push_back(block.at("text").texts);
+  const double of_all = stats::design_effect(stats::block_scales(texts)),
+               of_one = stats::design_effect(stats::mark_scales(texts));
+  EXPECT_GT(of_one, 1.5 * of_all);
+  EXPECT_EQ(make_reference(blocks, "before").columns.at("text").effect, of_one);
+}
+
+// ---- columns together
+
+// Two numbers that go together, one that does not, and a text.
+struct Pairs {
+  Random random{3};
+  double together = 0.7, shift = 0;
+  std::uint64_t next = 0;
+  struct Made {
+    traffic::Sketches columns;
+    stats::RowSample rows{{{"a", false}, {"b", false}, {"c", false}, {"city", true}}, 400};
+  };
+  Made operator()(int count) {
+    Made out;
+    for (int i = 0; i < count; ++i) {
+      const double a = normal(random), b = together * a + std::sqrt(1 - together * together) * normal(random),
+                   c = normal(random) + shift;
+      const std::string city = kCities[random() % 4];
+      out.columns["a"].add(a), out.columns["b"].add(b), out.columns["c"].add(c);
+      out.columns["city"].add(std::string_view(city));
+      out.rows.add(stats::RowSample::key(1, next++), std::vector{a, b, c, stats::text_code(city)});
+    }
+    return out;
+  }
+};
+
+class TogetherTest : public testing::Test {
+ protected:
+  TogetherTest() {
+    spec_.together.emplace();
+    std::vector<traffic::Sketches> columns;
+    std::vector<stats::RowSample> rows;
+    for (int i = 0; i < 20; ++i) {
+      auto made = pairs_(200);
+      columns.push_back(std::move(made.columns));
+      rows.push_back(std::move(made.rows));
+    }
+    reference_ = make_reference(columns, "before", rows);
+    prepare_together(reference_, spec_);
+  }
+  const std::vector<Finding>& see() {
+    auto made = pairs_(400);
+    auto looked =
+        look(reference_, spec_, std::move(state_),
+             {next_, next_ * 1'000'000, next_ * 1'000'000 + 1, std::move(made.columns), std::move(made.rows)});
+    ++next_;
+    state_ = std::move(looked.state);
+    columns_ = std::move(looked.columns);
+    return findings_ = std::move(looked.findings);
+  }
+  Pairs pairs_;
+  MonitorSpec spec_;
+  Reference reference_;
+  State state_;
+  std::int64_t next_ = 0;
+  std::vector<Finding> findings_;
+  std::vector<ColumnSeen> columns_;
+};
+
+TEST_F(TogetherTest, FindsNothingWhereNothingChanged) {
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(see().empty()) << i;
+  ASSERT_EQ(columns_[0].column, kTogether);
+  EXPECT_EQ(columns_[0].rows, 400);
+}
+
+TEST_F(TogetherTest, NamesColumnsThatNoLongerGoTogether) {
+  for (int i = 0; i < 4; ++i) see();
+  pairs_.together = -0.2;
+  for (int i = 0; i < 3; ++i) see();
+  ASSERT_EQ(findings_.size(), 1u) << "no column shows it, and one word of both tests is enough";
+  EXPECT_EQ(findings_[0].column, kTogether);
+  EXPECT_EQ(findings_[0].kind, "drift");
+  EXPECT_THAT(findings_[0].text, HasSubstr("how a and b go together (0."));
+  EXPECT_THAT(findings_[0].text, HasSubstr("now -0."));
+  pairs_.together = 0.7;
+  for (int i = 0; i < 8; ++i) see();
+  EXPECT_TRUE(findings_.empty()) << "over when rows are as before";
+}
+
+TEST_F(TogetherTest, ColumnsWithAFindingOfTheirOwnAreLeftOut) {
+  for (int i = 0; i < 4; ++i) see();
+  pairs_.shift = 2;
+  for (int i = 0; i < 3; ++i) see();
+  EXPECT_FALSE(findings_.empty());
+  for (const auto& one : findings_) EXPECT_EQ(one.column, "c") << one.test;
+}
+
+TEST_F(TogetherTest, OnlyWhereAMonitorAsksForIt) {
+  spec_.together.reset();
+  prepare_together(reference_, spec_);
+  pairs_.together = -0.7;
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(see().empty());
+}
+
+// A text that the reference has never seen is no number of its own: rows with many rare texts are not told by them.
+TEST(Together, RareTextsAreNoDrift) {
+  Random random(12);
+  std::uint64_t next = 0;
+  const auto sample = [&](int count) {
+    stats::RowSample out({{"x", false}, {"who", true}}, 2000);
+    for (int i = 0; i < count; ++i)
+      out.add(stats::RowSample::key(2, next++),
+              std::vector{normal(random), stats::text_code(fmt::format("{}", random() % 300))});
+    return out;
+  };
+  const auto all = [](const std::string&) { return true; };
+  const ReferenceRows reference(sample(1600), all);
+  EXPECT_EQ(reference.count(), 800u) << "half of them say how often texts are";
+  int below = 0;
+  for (int i = 0; i < 40; ++i) below += reference.compare(sample(800), all).classifier_p < 0.05 ? 1 : 0;
+  EXPECT_LE(below, 8);
+}
+
+TEST(Together, NeighboursThatAreAlikeAreWorthLess) {
+  Random random(2);
+  for (const double keeps : {0.0, 0.97}) {
+    Alike a{keeps, 0}, b{keeps, 0};
+    stats::RowSample rows({{"a", false}, {"b", false}}, 2000);
+    for (std::uint64_t i = 0; i < 2000; ++i)
+      rows.add(stats::RowSample::key(1, i), std::vector{a.next(random), b.next(random)});
+    const ReferenceRows reference(rows, [](const std::string&) { return true; });
+    if (keeps > 0)
+      EXPECT_GT(reference.classifier_effect(), 4);
+    else
+      EXPECT_LT(reference.classifier_effect(), 4);
+  }
+}
+
+// ---- which reference
+
+TEST(MonitorKind, SaysWhatIsWrongWithAReference) {
+  class Nothing : public resource::World {
+    std::optional<json::value> spec(const resource::Key& key) const override {
+      if (key.name == "people") return json::parse(R"({"personal": {"purpose": "x"}})");
+      return std::nullopt;
+    }
+  } world;
+  const auto kind = monitor_kind();
+  const auto faults_of = [&](std::string_view more) {
+    Faults faults;
+    const auto spec = json::parse(fmt::format(R"({{"endpoint": "late", {}}})", more));
+    kind.decode(spec, faults);
+    if (faults.empty()) kind.check(world, {}, spec, faults);
+    return faults.empty() ? std::string() : fmt::format("{}: {}", faults[0].where, faults[0].what);
+  };
+  EXPECT_EQ(faults_of(R"("reference": "training")"), "");
+  EXPECT_EQ(faults_of(R"("reference": "dataset", "referenceDataset": "flights@3")"), "");
+  EXPECT_THAT(faults_of(R"("reference": "dataset")"), HasSubstr("spec.referenceDataset: must name a version"));
+  for (const auto* name : {"flights", "flights@", "flights@x", "flights@0", "@3", "flights@3x"})
+    EXPECT_THAT(faults_of(fmt::format(R"("reference": "dataset", "referenceDataset": "{}")", name)),
+                HasSubstr("must name a version"))
+        << name;
+  EXPECT_THAT(faults_of(R"("reference": "dataset", "referenceDataset": "people@1")"), HasSubstr("is about people"));
+  EXPECT_THAT(faults_of(R"("referenceDataset": "flights@3")"), HasSubstr("is only of reference: dataset"));
+  EXPECT_EQ(
+      faults_of(
+          R"("reference": "past", "referencePast": {"from": "2026-01-01T00:00:00Z", "to": "2026-02-01T00:00:00Z"})"),
+      "");
+  EXPECT_EQ(faults_of(R"("reference": "past", "referencePast": {"windows": 8, "before": "2026-02-01T00:00:00Z"})"), "");
+  EXPECT_THAT(faults_of(R"("reference": "past")"), HasSubstr("spec.referencePast: says which windows"));
+  EXPECT_THAT(faults_of(R"("reference": "past", "referencePast": {})"), HasSubstr("has either from and to"));
+  EXPECT_THAT(faults_of(R"("reference": "past", "referencePast": {"from": "2026-01-01T00:00:00Z", "to": "soon"})"),
+              HasSubstr("spec.referencePast.to: must be a moment"));
+  EXPECT_THAT(
+      faults_of(
+          R"("reference": "past", "referencePast": {"from": "2026-02-01T00:00:00Z", "to": "2026-01-01T00:00:00Z"})"),
+      HasSubstr("must be after from"));
+  EXPECT_THAT(faults_of(R"("reference": "past", "referencePast": {"windows": 7, "before": "2026-02-01T00:00:00Z"})"),
+              HasSubstr("must be at least 8"));
+  EXPECT_THAT(faults_of(R"("referencePast": {"windows": 8, "before": "2026-02-01T00:00:00Z"})"),
+              HasSubstr("is only of reference: past"));
 }
 
 }  // namespace

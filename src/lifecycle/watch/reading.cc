@@ -17,7 +17,7 @@ StandingFinding read_finding(const sql::Row& row) {
   out.monitor = row.text(1);
   out.endpoint = row.text(2);
   out.variant = row.text(3);
-  if (out.variant.ends_with(kLabelsOf)) out.variant.resize(out.variant.size() - kLabelsOf.size());
+  out.variant.resize(std::min(out.variant.size(), out.variant.find(' ')));  // streams of labels and performance
   out.version = row.integer(4);
   out.first_us = row.integer(5);
   out.seen_us = row.integer(6);
@@ -44,7 +44,7 @@ std::vector<StandingFinding> Watch::findings(const Where& where, const FindingFi
 }
 
 MonitorSeen Watch::seen(const Where& where, const std::string& name, const MonitorSpec& spec) {
-  MonitorSeen out{name, spec, {}, {}};
+  MonitorSeen out{name, spec, {}, performance_.seen(where, name, spec), {}};
   const auto tenant = where.tenant.str(), project = where.project.str();
   parts_.database.read([&](sql::Reader& r) {
     std::map<std::pair<std::string, std::int64_t>, StreamSeen> streams;
@@ -109,6 +109,12 @@ std::vector<WindowSeen> Watch::windows(const Where& where, const std::string& mo
   });
 }
 
+std::vector<PerformanceWindowSeen> Watch::performance(const Where& where, const std::string& monitor,
+                                                      std::size_t limit) {
+  parts_.resources.get({kMonitor, where.tenant.str(), where.project.str(), monitor});  // not_found
+  return performance_.windows(where, monitor, limit);
+}
+
 ColumnPair Watch::column(const Where& where, const std::string& monitor, const std::string& column,
                          const std::string& variant, std::int64_t version, std::optional<std::int64_t> window) {
   const auto spec = spec_of(parts_.resources.get({kMonitor, where.tenant.str(), where.project.str(), monitor}));
@@ -131,7 +137,7 @@ ColumnPair Watch::column(const Where& where, const std::string& monitor, const s
           out.from_us = row.integer(3);
           out.until_us = row.integer(4);
           windows = row.integer(6);
-          return unseal(stream, row.bytes(5));
+          return unseal(stream, row.bytes(5)).sketches;
         });
   });
   if (!found)

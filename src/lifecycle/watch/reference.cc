@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lifecycle/watch/reference.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -46,6 +47,10 @@ double effect_at(const json::object& in, const char* key) {
       if (!ratio.is_number()) refuse_reference(key);
       scale.ratios.push_back(ratio.to_number<double>());
     }
+    if (const auto* marks = fields.if_contains("marks")) {
+      if (!marks->is_int64() || marks->get_int64() < 1 || marks->get_int64() > 10'000) refuse_reference(key);
+      scale.marks = static_cast<std::size_t>(marks->get_int64());
+    }
     scales.push_back(std::move(scale));
   }
   const double effect = stats::design_effect(scales);
@@ -81,8 +86,46 @@ ReferenceColumn read_column(const json::value& value) {
   if (sketch.numbers.count() > 0 && !(std::isfinite(sketch.numbers.min()) && std::isfinite(sketch.numbers.max())))
     refuse_reference("its range");
   if (const auto* kind = in.if_contains("kind")) out.time = kind->is_string() && kind->get_string() == "timestamp";
-  out.effect = effect_at(in, "blocks");
+  out.ordered = sketch.numbers;
+  out.effect = std::max(effect_at(in, "blocks"), effect_at(in, "marks"));
   out.missing_effect = effect_at(in, "missing_blocks");
+  return out;
+}
+
+stats::RowSample read_rows(const json::value& value) {
+  if (!value.is_string()) refuse_reference("its rows");
+  try {
+    const auto bytes = from_base64(std::string_view(value.get_string()));
+    ByteReader reader(bytes);
+    auto out = stats::RowSample::decode(reader);
+    reader.expect_end();
+    return out;
+  } catch (const Error& e) {
+    refuse_reference(e.what());
+  }
+}
+
+PerformanceReference read_performance(const json::value& value) {
+  const auto& in = object_at(value, "its performance");
+  const auto* outcomes = in.if_contains("outcomes");
+  if (!outcomes || !outcomes->is_string()) refuse_reference("its performance");
+  PerformanceReference out{"when it was tested", stats::Outcomes(), {}};
+  try {
+    const auto bytes = from_base64(std::string_view(outcomes->get_string()));
+    ByteReader reader(bytes);
+    out.outcomes = stats::Outcomes::decode(reader);
+    reader.expect_end();
+  } catch (const Error& e) {
+    refuse_reference(e.what());
+  }
+  const auto effect = [&](const char* key) {
+    const auto* effects = in.if_contains("effects");
+    const auto* number = effects && effects->is_object() ? effects->get_object().if_contains(key) : nullptr;
+    const double effect = number && number->is_number() ? number->to_number<double>() : 1;
+    if (!(effect >= 1 && effect <= kEffectMax)) refuse_reference("effects of its performance");
+    return effect;
+  };
+  out.effects = {effect("wrong"), effect("loss"), effect("auc")};
   return out;
 }
 
@@ -97,8 +140,9 @@ Reference read_reference(std::string_view text, std::string is) {
   }
   const auto& in = object_at(parsed, "no object");
   const auto version = count_at(in, "version");
-  if (version < 1 || version > 2) refuse_reference(fmt::format("version {}, and this program knows 1 and 2", version));
-  Reference out{std::move(is), std::nullopt, {}};
+  if (version < 1 || version > 3) refuse_reference(fmt::format("version {}, and this program knows 1 to 3", version));
+  Reference out;
+  out.is = std::move(is);
   const auto* inputs = in.if_contains("inputs");
   const auto* predictions = in.if_contains("predictions");
   if (!inputs || !inputs->is_object() || !predictions || !predictions->is_array())
@@ -119,11 +163,19 @@ Reference read_reference(std::string_view text, std::string is) {
       refuse_reference(e.what());
     }
   }
+  if (const auto* performance = in.if_contains("performance")) out.performance = read_performance(*performance);
+  if (const auto* rows = in.if_contains("rows")) out.rows = read_rows(*rows);
   return out;
 }
 
-Reference make_reference(std::span<const traffic::Sketches> windows, std::string is) {
-  Reference out{std::move(is), std::nullopt, {}};
+Reference make_reference(std::span<const traffic::Sketches> windows, std::string is,
+                         std::span<const stats::RowSample> rows) {
+  Reference out;
+  out.is = std::move(is);
+  for (const auto& sample : rows) {
+    out.rows.set_limit(kReferenceRows);
+    out.rows.merge(sample);
+  }
   std::set<std::string> names;
   for (const auto& window : windows)
     for (const auto& entry : window) names.insert(entry.first);
@@ -142,8 +194,11 @@ Reference make_reference(std::span<const traffic::Sketches> windows, std::string
       missing.push_back(static_cast<double>(sketch.missing));
       rows.push_back(static_cast<double>(sketch.rows));
     }
-    column.effect = stats::design_effect(column.sketch.holds == Holds::numbers ? stats::block_scales(numbers)
-                                                                               : stats::block_scales(texts));
+    column.ordered = column.sketch.numbers;
+    const bool is_numbers = column.sketch.holds == Holds::numbers;
+    column.effect =
+        std::max(stats::design_effect(is_numbers ? stats::block_scales(numbers) : stats::block_scales(texts)),
+                 stats::design_effect(is_numbers ? stats::mark_scales(numbers) : stats::mark_scales(texts)));
     column.missing_effect = stats::design_effect(stats::block_scales(missing, rows));
   }
   return out;

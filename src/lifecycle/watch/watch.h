@@ -21,11 +21,12 @@
 #include "lifecycle/traffic/watched.h"
 #include "lifecycle/watch/kind.h"
 #include "lifecycle/watch/look.h"
+#include "lifecycle/watch/now.h"
+#include "lifecycle/watch/performance_watch.h"
+#include "lifecycle/watch/stream.h"
 #include "storage/sql/database.h"
 
 namespace falaj::watch {
-
-using vault::Where;
 
 // What serving programs send of an endpoint.
 struct NamedSegment {
@@ -35,13 +36,6 @@ struct NamedSegment {
 struct WatchedBatch {
   std::string tenant, project, endpoint;
   std::vector<NamedSegment> segments;
-};
-
-// Windows of one version behind a variant, as one monitor makes them.
-struct Stream {
-  std::string tenant, project, monitor, variant;
-  std::int64_t version = 0;
-  friend auto operator<=>(const Stream&, const Stream&) = default;
 };
 
 struct StandingFinding {
@@ -75,6 +69,7 @@ struct MonitorSeen {
   std::string name;
   MonitorSpec spec;
   std::vector<StreamSeen> streams;
+  std::vector<PerformanceSeen> performance;
   std::vector<StandingFinding> findings;
 };
 
@@ -87,8 +82,6 @@ struct ColumnPair {
   traffic::ColumnSketch seen;
 };
 
-// Labels have windows of their own, of a stream that is called like the variant with this behind it.
-inline constexpr std::string_view kLabelsOf = " labels";
 inline constexpr const char* kLabelColumn = "label";
 
 MonitorSpec label_rule(MonitorSpec spec);  // Requires: it has labels
@@ -103,6 +96,8 @@ class Watch {
     resource::Resources& resources;
     models::Registry& models;
     vault::Vault& vault;
+    data::Datasets& datasets;
+    serving::PredictionLog& predictions;
     const sys::Clock& clock;
     const crypto::Key& key;  // seals sketches
   };
@@ -117,14 +112,20 @@ class Watch {
   std::vector<MonitorSeen> monitors(const Where& where, const resource::Authorise& authorise);
   MonitorSeen monitor(const Where& where, const std::string& name);  // throws not_found
   std::vector<WindowSeen> windows(const Where& where, const std::string& monitor, std::size_t limit);  // newest first
+  std::vector<PerformanceWindowSeen> performance(const Where& where, const std::string& monitor, std::size_t limit);
+  Now now(const Where& where, const std::string& monitor, std::size_t windows);  // throws not_found
   // `window`: a number; none: the newest. "" and 0: of the variant and version that was seen last. Throws not_found.
   ColumnPair column(const Where& where, const std::string& monitor, const std::string& column,
                     const std::string& variant, std::int64_t version, std::optional<std::int64_t> window);
 
  private:
+  struct Held {  // what is kept sealed of a window
+    traffic::Sketches sketches;
+    stats::RowSample rows;
+  };
   struct Open {  // a window that is filling
     std::int64_t halvings = 0, from_us = 0, until_us = 0, rows = 0, looked_at = 0;
-    traffic::Sketches sketches;
+    Held held;
   };
   struct Kept {  // what is known of a stream
     std::string rule;
@@ -137,7 +138,8 @@ class Watch {
     std::string endpoint;
     Open window;
     std::int64_t number = 0;
-    bool anew = false;  // the monitor compares otherwise than before: what was found goes
+    bool anew = false;           // the monitor compares otherwise than before: what was found goes
+    bool keeps_windows = false;  // then; else they go, too
     Kept kept;
     Looked looked;
   };
@@ -145,16 +147,16 @@ class Watch {
     std::string name;
     MonitorSpec spec;
   };
-  std::vector<Declared> declared(const Where& where);
+  std::vector<std::pair<Where, Declared>> declared(const std::optional<Where>& where);
   std::optional<Open> open_window(const Stream& stream, std::int64_t halvings);
   Kept kept(const Stream& stream);
   std::shared_ptr<const Reference> reference(const Stream& stream, const MonitorSpec& spec, std::int64_t windows,
                                              std::string* why_not) REQUIRES(taking_);
-  std::shared_ptr<const Reference> trained_reference(const Stream& stream, const MonitorSpec& spec,
-                                                     std::string* why_not) REQUIRES(taking_);
+  std::optional<Reference> past(const Stream& stream, const Past& past, std::string* why_not);
+  Reference dataset(const Stream& stream, const MonitorSpec& spec);
+  std::optional<Reference> first_windows(const Stream& stream, std::int64_t many);
   Closed close(const Stream& stream, const MonitorSpec& spec, Open window) REQUIRES(taking_);
   void write_closed(sql::Writer& w, const Closed& closed) const;
-  void write_findings(sql::Writer& w, const Closed& closed) const;
   void write_open(sql::Writer& w, const Stream& stream, const Open& open) const;
   State state_of(const Stream& stream, const Kept& kept) REQUIRES(taking_);
   void note(const Closed& closed) REQUIRES(taking_);
@@ -163,21 +165,27 @@ class Watch {
   void write(const std::string& scope, std::vector<std::string>& names, Filling& filling,
              const std::vector<Closed>& closed, const More& more = {}) REQUIRES(taking_);
   void take_labels(const Where& where, const Declared& monitor) REQUIRES(taking_);
+  void take_performance();
   void close_due() REQUIRES(taking_);
   void notice_silence(const Where& where, const Declared& monitor) REQUIRES(taking_);
   void forget(const Where& where, const Declared& monitor) REQUIRES(taking_);
-  Bytes seal(const Stream& stream, const traffic::Sketches& sketches) const;
-  traffic::Sketches unseal(const Stream& stream, BytesView sealed) const;
+  Bytes seal(const Stream& stream, const Held& held) const;
+  Held unseal(const Stream& stream, BytesView sealed) const;
   MonitorSeen seen(const Where& where, const std::string& name, const MonitorSpec& spec);
 
   Parts parts_;
   Metrics& metrics_;
+  PerformanceWatch performance_;
   Counter& segments_;
   Counter& windows_;
   std::map<std::string, Gauge*> standing_;  // by kind
 
   Mutex taking_;  // one at a time adds to windows; guards what is below
-  std::map<Stream, std::shared_ptr<const Reference>> references_ GUARDED_BY(taking_);
+  struct Compared {
+    std::string asked;  // what of the monitor it follows from
+    std::shared_ptr<const Reference> reference;
+  };
+  std::map<Stream, Compared> references_ GUARDED_BY(taking_);
   std::map<Stream, std::pair<std::int64_t, State>> states_ GUARDED_BY(taking_);  // after so many windows
   std::map<std::string, Gauge*> psi_ GUARDED_BY(taking_);                        // by labels; bounded
   std::int64_t next_tidy_us_ GUARDED_BY(taking_) = 0;

@@ -17,11 +17,14 @@ template <>
 struct falaj::Shape<falaj::resource::GroupSpec> {
   using S = resource::GroupSpec;
   static constexpr std::string_view name = "GroupSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("members", &S::members, "Who belongs to it: user/ada, service/acme/ci.")
-          .length(0, 10'000)
-          .text({resource::is_member,
-                 "user/NAME, service/NAME or certificate/NAME, with TENANT/ before the name when it belongs to one"}));
+  static Fields fields() {
+    return {
+        field("members", &S::members, "Who belongs to it: user/ada, service/acme/ci.")
+            .length(0, 10'000)
+            .text(
+                {resource::is_member,
+                 "user/NAME, service/NAME or certificate/NAME, with TENANT/ before the name when it belongs to one"})};
+  }
 };
 
 namespace falaj::resource {

@@ -15,8 +15,9 @@ template <>
 struct falaj::Shape<falaj::resource::ProjectSpec> {
   using S = resource::ProjectSpec;
   static constexpr std::string_view name = "ProjectSpec";
-  static constexpr auto fields =
-      std::make_tuple(field("zone", &S::zone, "Where its bytes are: one of the tenant's zones.").required());
+  static Fields fields() {
+    return {field("zone", &S::zone, "Where its bytes are: one of the tenant's zones.").required()};
+  }
 };
 
 namespace falaj::resource {

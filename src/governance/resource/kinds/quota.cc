@@ -17,16 +17,17 @@ struct falaj::Shape<falaj::resource::QuotaSpec> {
   using S = resource::QuotaSpec;
   static constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   static constexpr std::string_view name = "QuotaSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("tenant", &S::tenant, "The tenant it limits, when the quota belongs to the platform.")
-          .text({is_name, kNameRule}),
-      field("project", &S::project, "The project it limits, when the quota belongs to a tenant.")
-          .text({is_name, kNameRule}),
-      field("blobBytes", &S::blob_bytes, "Bytes stored.").bytes().range(0, kMost),
-      field("blobObjects", &S::blob_objects, "Objects stored.").range(0, kMost),
-      field("requestsPerSecond", &S::requests_per_second, "API calls a second, on average, of each principal.")
-          .range(1, 1'000'000),
-      field("concurrentJobs", &S::concurrent_jobs, "Jobs running at the same time.").range(0, 1'000'000));
+  static Fields fields() {
+    return {field("tenant", &S::tenant, "The tenant it limits, when the quota belongs to the platform.")
+                .text({is_name, kNameRule}),
+            field("project", &S::project, "The project it limits, when the quota belongs to a tenant.")
+                .text({is_name, kNameRule}),
+            field("blobBytes", &S::blob_bytes, "Bytes stored.").bytes().range(0, kMost),
+            field("blobObjects", &S::blob_objects, "Objects stored.").range(0, kMost),
+            field("requestsPerSecond", &S::requests_per_second, "API calls a second, on average, of each principal.")
+                .range(1, 1'000'000),
+            field("concurrentJobs", &S::concurrent_jobs, "Jobs running at the same time.").range(0, 1'000'000)};
+  }
 };
 
 namespace falaj::resource {

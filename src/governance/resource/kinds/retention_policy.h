@@ -24,21 +24,23 @@ template <>
 struct falaj::Shape<falaj::resource::RetentionPolicySpec> {
   using S = resource::RetentionPolicySpec;
   static constexpr std::string_view name = "RetentionPolicySpec";
-  static constexpr auto fields = std::make_tuple(
-      field("resources", &S::resources,
-            "Paths below the project (or, with p/PROJECT/ before them, the tenant) it belongs to: run/*, "
-            "experiment/NAME*, logged-model/*, job/NAME*, blob/raw-*; '*' stands for anything.")
-          .required()
-          .length(1, 100),
-      field("keep", &S::keep_us,
-            "How long they are kept after they ended (archive; a job: delete), or were deleted or, a blob, stored "
-            "(delete).")
-          .required()
-          .duration()
-          .range(1'000'000, 3'153'600'000'000'000),
-      field("then", &S::then,
-            "archive: runs are put away and can be restored; delete: what was put away is removed for good, "
-            "and blobs, and jobs with their history and logs.")
-          .required()
-          .one_of(resource::kRetentionEnds));
+  static Fields fields() {
+    return {
+        field("resources", &S::resources,
+              "Paths below the project (or, with p/PROJECT/ before them, the tenant) it belongs to: run/*, "
+              "experiment/NAME*, logged-model/*, job/NAME*, blob/raw-*; '*' stands for anything.")
+            .required()
+            .length(1, 100),
+        field("keep", &S::keep_us,
+              "How long they are kept after they ended (archive; a job: delete), or were deleted or, a blob, stored "
+              "(delete).")
+            .required()
+            .duration()
+            .range(1'000'000, 3'153'600'000'000'000),
+        field("then", &S::then,
+              "archive: runs are put away and can be restored; delete: what was put away is removed for good, "
+              "and blobs, and jobs with their history and logs.")
+            .required()
+            .one_of(resource::kRetentionEnds)};
+  }
 };

@@ -15,8 +15,9 @@ template <>
 struct falaj::Shape<falaj::resource::RoleSpec> {
   using S = resource::RoleSpec;
   static constexpr std::string_view name = "RoleSpec";
-  static constexpr auto fields =
-      std::make_tuple(field("rules", &S::rules, "What it allows and forbids.").required().length(1, 100));
+  static Fields fields() {
+    return {field("rules", &S::rules, "What it allows and forbids.").required().length(1, 100)};
+  }
 };
 
 namespace falaj::resource {

@@ -23,14 +23,16 @@ template <>
 struct falaj::Shape<falaj::resource::RoleBindingSpec> {
   using S = resource::RoleBindingSpec;
   static constexpr std::string_view name = "RoleBindingSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("role", &S::role, "viewer, developer, operator, auditor, admin, a role of the platform, or TENANT/ROLE.")
-          .required()
-          .text({resource::is_role_name, "the NAME of a role of the platform, or TENANT/NAME"}),
-      field("subjects", &S::subjects, "Who gets it: user/ada, service/acme/ci, group/acme/ml.")
-          .required()
-          .length(1, 1000)
-          .text({iam::is_subject, iam::kSubjectRule}));
+  static Fields fields() {
+    return {
+        field("role", &S::role, "viewer, developer, operator, auditor, admin, a role of the platform, or TENANT/ROLE.")
+            .required()
+            .text({resource::is_role_name, "the NAME of a role of the platform, or TENANT/NAME"}),
+        field("subjects", &S::subjects, "Who gets it: user/ada, service/acme/ci, group/acme/ml.")
+            .required()
+            .length(1, 1000)
+            .text({iam::is_subject, iam::kSubjectRule})};
+  }
 };
 
 namespace falaj::resource {

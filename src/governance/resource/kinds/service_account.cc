@@ -13,8 +13,9 @@ template <>
 struct falaj::Shape<falaj::resource::ServiceAccountSpec> {
   using S = resource::ServiceAccountSpec;
   static constexpr std::string_view name = "ServiceAccountSpec";
-  static constexpr auto fields =
-      std::make_tuple(field("disabled", &S::disabled, "Whether every credential of the account is refused."));
+  static Fields fields() {
+    return {field("disabled", &S::disabled, "Whether every credential of the account is refused.")};
+  }
 };
 
 namespace falaj::resource {

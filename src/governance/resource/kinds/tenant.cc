@@ -17,10 +17,11 @@ template <>
 struct falaj::Shape<falaj::resource::TenantSpec> {
   using S = resource::TenantSpec;
   static constexpr std::string_view name = "TenantSpec";
-  static constexpr auto fields =
-      std::make_tuple(field("zones", &S::zones, "Where its bytes may be; the first is for projects that name none.")
-                          .required()
-                          .length(1, 64));
+  static Fields fields() {
+    return {field("zones", &S::zones, "Where its bytes may be; the first is for projects that name none.")
+                .required()
+                .length(1, 64)};
+  }
 };
 
 namespace falaj::resource {

@@ -20,18 +20,19 @@ template <>
 struct falaj::Shape<falaj::resource::TransferGrantSpec> {
   using S = resource::TransferGrantSpec;
   static constexpr std::string_view name = "TransferGrantSpec";
-  static constexpr auto fields =
-      std::make_tuple(field("from", &S::from, "The zone the bytes leave.").required(),
-                      field("to", &S::to, "The zone they go to.").required(),
-                      field("tenant", &S::tenant, "Whose bytes.").required().text({is_name, kNameRule}),
-                      field("project", &S::project, "Only those of this project.").text({is_name, kNameRule}),
-                      field("resources", &S::resources,
-                            "Only those whose path below the tenant or project matches; '*' stands for anything.")
-                          .length(1, 512),
-                      field("reason", &S::reason, "Why it is lawful.").required().length(10, 2000),
-                      field("expires", &S::expires, "Until when.")
-                          .required()
-                          .text({resource::is_time, "a time such as 2027-01-31T00:00:00Z"}));
+  static Fields fields() {
+    return {field("from", &S::from, "The zone the bytes leave.").required(),
+            field("to", &S::to, "The zone they go to.").required(),
+            field("tenant", &S::tenant, "Whose bytes.").required().text({is_name, kNameRule}),
+            field("project", &S::project, "Only those of this project.").text({is_name, kNameRule}),
+            field("resources", &S::resources,
+                  "Only those whose path below the tenant or project matches; '*' stands for anything.")
+                .length(1, 512),
+            field("reason", &S::reason, "Why it is lawful.").required().length(10, 2000),
+            field("expires", &S::expires, "Until when.")
+                .required()
+                .text({resource::is_time, "a time such as 2027-01-31T00:00:00Z"})};
+  }
 };
 
 namespace falaj::resource {

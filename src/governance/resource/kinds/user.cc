@@ -14,10 +14,11 @@ template <>
 struct falaj::Shape<falaj::resource::UserSpec> {
   using S = resource::UserSpec;
   static constexpr std::string_view name = "UserSpec";
-  static constexpr auto fields =
-      std::make_tuple(field("fullName", &S::full_name, "For people to read.").length(0, 256),
-                      field("email", &S::email, "For people to write to.").length(0, 256),
-                      field("disabled", &S::disabled, "Whether every credential of the user is refused."));
+  static Fields fields() {
+    return {field("fullName", &S::full_name, "For people to read.").length(0, 256),
+            field("email", &S::email, "For people to write to.").length(0, 256),
+            field("disabled", &S::disabled, "Whether every credential of the user is refused.")};
+  }
 };
 
 namespace falaj::resource {

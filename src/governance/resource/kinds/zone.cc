@@ -14,13 +14,15 @@ template <>
 struct falaj::Shape<falaj::resource::ZoneSpec> {
   using S = resource::ZoneSpec;
   static constexpr std::string_view name = "ZoneSpec";
-  static constexpr auto fields = std::make_tuple(
-      field("residency", &S::residency, "Whose law holds for its bytes: a country or region such as AE, EU or DE-BE.")
-          .required()
-          .length(2, 32),
-      field("backends", &S::backends, "Names of the stores that keep its bytes.")
-          .length(0, 16)
-          .text({is_name, kNameRule}));
+  static Fields fields() {
+    return {
+        field("residency", &S::residency, "Whose law holds for its bytes: a country or region such as AE, EU or DE-BE.")
+            .required()
+            .length(2, 32),
+        field("backends", &S::backends, "Names of the stores that keep its bytes.")
+            .length(0, 16)
+            .text({is_name, kNameRule})};
+  }
 };
 
 namespace falaj::resource {

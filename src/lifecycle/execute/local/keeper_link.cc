@@ -15,7 +15,7 @@
 namespace falaj::execute::local {
 namespace {
 
-constexpr Micros kKeeperStartMax = std::chrono::seconds(20);
+constexpr Micros kKeeperStartMax = std::chrono::seconds(60);
 constexpr Micros kAnswerMax = std::chrono::seconds(30);
 constexpr Micros kTryAgain = std::chrono::milliseconds(200);
 constexpr int kTries = 20;
@@ -69,7 +69,8 @@ void KeeperLink::start_keeper() {
   command.argv.insert(command.argv.end(), {"--dir", directory_});
   const auto child = processes_.start(command);
   const auto exit = child->wait(kKeeperStartMax);
-  if (!exit || *exit != sys::Exit{}) throw Error(Code::unavailable, "the keeper of this node does not start");
+  if (!exit) throw Error(Code::unavailable, "the keeper of this node is not there after a minute");
+  if (*exit != sys::Exit{}) throw Error(Code::unavailable, "the keeper of this node does not start");
 }
 
 // One that is about to end may still be in the way: hence several tries.

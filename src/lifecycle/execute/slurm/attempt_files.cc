@@ -36,19 +36,25 @@ template <>
 struct Shape<execute::slurm::LaunchRecord> {
   using T = execute::slurm::LaunchRecord;
   static constexpr std::string_view name = "LaunchRecord";
-  static constexpr auto fields =
-      std::make_tuple(field("tasks", &T::tasks, "").required(), field("grace_us", &T::grace_us, "").required(),
-                      field("time_limit_us", &T::time_limit_us, "").required());
+  static Fields fields() {
+    return {field("tasks", &T::tasks, "").required(), field("grace_us", &T::grace_us, "").required(),
+            field("time_limit_us", &T::time_limit_us, "").required()};
+  }
 };
 template <>
 struct Shape<execute::slurm::EndingRecord> {
   using T = execute::slurm::EndingRecord;
   static constexpr std::string_view name = "EndingRecord";
-  static constexpr auto fields =
-      std::make_tuple(field("reason", &T::reason, "").required(), field("exit_code", &T::exit_code, "").required(),
-                      field("signal", &T::signal, "").required(), field("rank", &T::rank, "").required(),
-                      field("at_us", &T::at_us, "").required(), field("message", &T::message, ""),
-                      field("cpu_us", &T::cpu_us, ""), field("memory_peak_bytes", &T::memory_peak_bytes, ""));
+  static Fields fields() {
+    return {field("reason", &T::reason, "").required(),
+            field("exit_code", &T::exit_code, "").required(),
+            field("signal", &T::signal, "").required(),
+            field("rank", &T::rank, "").required(),
+            field("at_us", &T::at_us, "").required(),
+            field("message", &T::message, ""),
+            field("cpu_us", &T::cpu_us, ""),
+            field("memory_peak_bytes", &T::memory_peak_bytes, "")};
+  }
 };
 }  // namespace falaj
 
