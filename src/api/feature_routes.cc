@@ -15,7 +15,7 @@ namespace {
 constexpr int kTrainSetsMax = 2;  // each sorts all rows of the spine and of its views
 
 struct TrainSetIn {
-  std::string service, spine, time, into;
+  std::string service, spine, time, into, key;
 };
 struct TrainSetOut {
   std::string dataset, source;
@@ -39,7 +39,11 @@ struct falaj::Shape<falaj::api::TrainSetIn> {
         field("time", &T::time, "The column that says as of when; the dataset's own time when absent.").length(0, 255),
         field("into", &T::into, "The dataset whose next version it becomes; declared when it is not there.")
             .required()
-            .text({is_name, kNameRule})};
+            .text({is_name, kNameRule}),
+        field("key", &T::key,
+              "Of the caller's choice: with the same one the set is made once, and an upload to `into` that was begun "
+              "with it says how far it is.")
+            .length(0, 100)};
   }
 };
 
@@ -74,8 +78,8 @@ void add_feature_routes(Routes& routes, Platform& platform) {
           return fmt::format("{} on {} is not allowed", action, resource.str());
         };
         features::Features features(platform.resources, platform.datasets, platform.online.definitions());
-        const auto made = features.train_set(where, {in.service, data::parse_version_name(in.spine), in.time, in.into},
-                                             authorise, call.act(where.scope().str()));
+        const features::TrainSet wanted{in.service, data::parse_version_name(in.spine), in.time, in.into, in.key};
+        const auto made = features.train_set(where, wanted, authorise, call.act(where.scope().str()));
         TrainSetOut out{made.dataset, made.source, made.number, made.rows, made.bytes, {}};
         for (const auto& column : made.schema) out.columns.push_back(column.name);
         return out;

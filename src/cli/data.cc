@@ -2,7 +2,6 @@
 // data: erasure of a person's rows
 
 #include <algorithm>
-#include <future>
 #include <memory>
 
 #include <fmt/format.h>
@@ -17,7 +16,6 @@ namespace falaj::cli {
 namespace {
 
 using As = Column::As;
-constexpr auto kAskErasureEvery = std::chrono::milliseconds(500);
 
 struct EraseOptions {
   std::string subject;
@@ -48,20 +46,9 @@ json::value carry_out(Session& session, const std::string& id) {
   auto& api = session.api();
   const auto query = in_project(session);
   const auto path = fmt::format("/v1/erasures/{}", client::path_element(id));
-  auto done = std::async(std::launch::async, [&] { return api.post(path + "/finish", json::object{}, query); });
-  Progress progress("erasing", 100, Progress::Unit::items, session.clock(), session.quiet);
-  std::uint64_t shown = 0;
-  while (done.wait_for(kAskErasureEvery) != std::future_status::ready) {
-    try {
-      const auto percent = static_cast<std::uint64_t>(api.get(path, query).at("done").to_number<double>() * 100);
-      if (percent > shown) progress.add(percent - shown);
-      shown = std::max(shown, percent);
-    } catch (const Error&) {  // what is wrong, the other call says
-    }
-  }
-  auto erased = done.get();
-  progress.add(100 - shown);
-  return erased;
+  return with_progress(
+      "erasing", session.clock(), session.quiet, [&] { return api.post(path + "/finish", json::object{}, query); },
+      [&] { return api.get(path, query).at("done").to_number<double>(); });
 }
 
 void erase(Session& session, const EraseOptions& options) {

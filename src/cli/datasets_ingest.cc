@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <future>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -27,7 +26,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kPartBytes = 64 << 20;
-constexpr std::chrono::milliseconds kAskEvery(300);
 
 struct IngestOptions {
   std::string name, from, format, mode = "append", resume, time, partition, zone, image_size;
@@ -164,21 +162,10 @@ class Upload {
   json::value finish(const std::string& mode) {
     auto& api = session_.api();
     const json::value body{{"format", format_}, {"mode", mode}, {"source", input_.name()}};
-    auto done = std::async(std::launch::async, [&] { return api.post(path("/finish"), body, query()); });
-    Progress progress("making a version of " + input_.name(), 100, Progress::Unit::items, session_.clock(),
-                      session_.quiet);
-    std::uint64_t shown = 0;
-    while (done.wait_for(kAskEvery) != std::future_status::ready) {
-      try {
-        const auto percent = static_cast<std::uint64_t>(api.get(path(), query()).at("done").to_number<double>() * 100);
-        if (percent > shown) progress.add(percent - shown);
-        shown = std::max(shown, percent);
-      } catch (const Error&) {  // what is wrong, the other call says
-      }
-    }
-    auto version = done.get();
-    progress.add(100 - shown);
-    return version;
+    return with_progress(
+        "making a version of " + input_.name(), session_.clock(), session_.quiet,
+        [&] { return api.post(path("/finish"), body, query()); },
+        [&] { return api.get(path(), query()).at("done").to_number<double>(); });
   }
 
   const std::string& id() const { return id_; }

@@ -2,9 +2,7 @@
 // features
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
-#include <future>
 #include <iostream>
 #include <memory>
 
@@ -14,6 +12,7 @@
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "foundation/base/error.h"
+#include "foundation/sys/random.h"
 
 namespace falaj::cli {
 namespace {
@@ -29,11 +28,23 @@ struct Options {
 };
 
 void train_set(Session& session, const Options& options) {
-  const auto answer = session.api().post(
-      "/v1/features/train-set",
-      json::object{
-          {"service", options.service}, {"spine", options.spine}, {"time", options.time}, {"into", options.into}},
-      {{"scope", session.project_scope()}});
+  auto& api = session.api();
+  const client::Query scope{{"scope", session.project_scope()}};
+  const auto key = fmt::format("train-set {:016x}", sys::RealRandom().next());
+  const auto uploads = fmt::format("/v1/datasets/{}/uploads", client::path_element(options.into));
+  const std::string upload(api.post(uploads, json::object{{"key", key}}, scope).at("id").as_string());
+  const auto answer = with_progress(
+      "making " + options.into, session.clock(), session.quiet,
+      [&] {
+        return api.post("/v1/features/train-set",
+                        json::object{{"service", options.service},
+                                     {"spine", options.spine},
+                                     {"time", options.time},
+                                     {"into", options.into},
+                                     {"key", key}},
+                        scope);
+      },
+      [&] { return api.get(uploads + "/" + upload, scope).at("done").to_number<double>(); });
   session.output().details(answer, {{"dataset", "dataset"},
                                     {"version", "version"},
                                     {"rows", "rows"},
@@ -101,32 +112,21 @@ void get(Session& session, const Options& options) {
                                 {"TIME", "time"}});
 }
 
-// Waits for a call that takes long, and shows how far the server says it is.
-json::value with_progress(Session& session, const std::string& view, const std::function<json::value()>& call) {
-  Progress progress("materialising " + view, 1000, Progress::Unit::items, session.clock(), session.quiet);
-  auto working = std::async(std::launch::async, call);
-  std::uint64_t shown = 0;
-  while (working.wait_for(std::chrono::milliseconds(200)) != std::future_status::ready) {
-    const auto all = session.api().get("/v1/features/views", {{"scope", session.project_scope()}});
-    for (const auto& one : all.at("views").as_array()) {
-      if (one.at("view").as_string() != view) continue;
-      const auto now = static_cast<std::uint64_t>(one.at("done").to_number<double>() * 1000);
-      if (now > shown) progress.add(now - shown), shown = now;
-    }
-  }
-  auto answer = working.get();
-  progress.add(1000 - shown);
-  return answer;
-}
-
 void materialise(Session& session, const Options& options) {
   json::array done;
   for (const auto& view : options.views) {
-    done.push_back(with_progress(session, view, [&] {
+    const auto call = [&] {
       return session.api().post("/v1/features/materialize",
                                 json::object{{"view", view}, {"end", options.end}, {"full", options.full}},
                                 {{"scope", session.project_scope()}});
-    }));
+    };
+    const auto how_far = [&] {
+      const auto all = session.api().get("/v1/features/views", {{"scope", session.project_scope()}});
+      for (const auto& one : all.at("views").as_array())
+        if (one.at("view").as_string() == view) return one.at("done").to_number<double>();
+      return 0.0;
+    };
+    done.push_back(with_progress("materialising " + view, session.clock(), session.quiet, call, how_far));
   }
   session.output().table(
       done,

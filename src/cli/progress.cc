@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <future>
 
 #include <fmt/format.h>
 
+#include "foundation/base/error.h"
 #include "foundation/base/text.h"
 
 namespace falaj::cli {
@@ -15,6 +18,7 @@ namespace {
 constexpr sys::Micros kRedraw{100'000};    // on a terminal
 constexpr sys::Micros kReport{5'000'000};  // elsewhere
 constexpr std::size_t kBarWidth = 30;
+constexpr std::chrono::milliseconds kAskEvery(200);
 }  // namespace
 
 Progress::Progress(std::string what, std::uint64_t total, Unit unit, const sys::Clock& clock, bool quiet)
@@ -69,6 +73,24 @@ void Progress::draw(bool last) {
   else
     fmt::print(stderr, "{}\n", text);
   std::fflush(stderr);
+}
+
+json::value with_progress(std::string what, const sys::Clock& clock, bool quiet,
+                          const std::function<json::value()>& call, const std::function<double()>& done) {
+  auto working = std::async(std::launch::async, call);
+  Progress progress(std::move(what), 100, Progress::Unit::items, clock, quiet);
+  std::uint64_t shown = 0;
+  while (working.wait_for(kAskEvery) != std::future_status::ready) {
+    try {
+      const auto percent = static_cast<std::uint64_t>(std::clamp(done(), 0.0, 1.0) * 100);
+      if (percent > shown) progress.add(percent - shown);
+      shown = std::max(shown, percent);
+    } catch (const Error&) {
+    }
+  }
+  auto answer = working.get();
+  progress.add(100 - shown);
+  return answer;
 }
 
 }  // namespace falaj::cli

@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
+#include "foundation/base/json.h"
 #include "foundation/sys/clock.h"
 
 namespace falaj::cli {
@@ -34,5 +36,10 @@ class Progress {
   std::uint64_t done_ = 0, said_ = 0;
   bool finished_ = false, drew_ = false;
 };
+
+// What `call` gives, which the server works at; it is asked now and then how far it is (`done`: 0 to 1). What that
+// throws is let be: what is wrong, the call says.
+json::value with_progress(std::string what, const sys::Clock& clock, bool quiet,
+                          const std::function<json::value()>& call, const std::function<double()>& done);
 
 }  // namespace falaj::cli

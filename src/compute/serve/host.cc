@@ -47,13 +47,14 @@ thread_local Recognised recognised;
 
 }  // namespace
 
-Host::Host(const sys::Clock& clock, CrashNote* note, Predictions* predictions, Slow slow)
+Host::Host(const sys::Clock& clock, CrashNote* note, Predictions* predictions, Calls calls)
     : clock_(clock),
       note_(note),
       predictions_(predictions),
       shadows_(clock, CrashNote::of_other(note, 0)),
-      slow_from_(slow.from),
-      slow_(clock, slow.threads > 0 ? slow.threads : std::max(1u, std::thread::hardware_concurrency()), note),
+      calls_(calls),
+      slow_(clock, calls.slow_threads > 0 ? calls.slow_threads : std::max(1u, std::thread::hardware_concurrency()),
+            note),
       number_(++hosts_made),
       catalogue_(std::make_shared<const Catalogue>()) {}
 
@@ -127,8 +128,9 @@ Lane& Host::lane_of(net::Loop& loop) {
     auto& lane = lanes_[&loop];
     const auto place = lanes_.size() - 1;
     if (!lane)
-      lane = std::make_unique<Lane>(
-          loop, clock_, note_ && place < CrashNote::kThreads / 2 ? &note_->running[place] : nullptr, slow_, slow_from_);
+      lane = std::make_unique<Lane>(loop, clock_,
+                                    note_ && place < CrashNote::kThreads / 2 ? &note_->running[place] : nullptr, slow_,
+                                    calls_.slow_from, calls_.worked);
     known = {number_, &loop, lane.get()};
   }
   auto& lane = *known.lane;

@@ -17,6 +17,7 @@
 #include "compute/serve/shadows.h"
 #include "foundation/base/mutex.h"
 #include "foundation/sys/clock.h"
+#include "foundation/sys/thread_time.h"
 
 namespace falaj::serve {
 
@@ -24,15 +25,17 @@ namespace falaj::serve {
 // stays on the thread of its loop.
 class Host final : public protocol::Inference {
  public:
-  struct Slow {
-    std::size_t threads = 0;  // for calls that take long; 0: as many as there are processors
-    infer::Micros from = kSlowCall;
+  // How models are called.
+  struct Calls {
+    std::size_t slow_threads = 0;  // for calls that take long; 0: as many as there are processors
+    infer::Micros slow_from = kSlowCall;
+    WorkTime worked = sys::thread_time;
   };
   // `note`: shared with who restarts this process after a crash; null when nobody does. `predictions`: names them and
   // writes them down; null: neither.
-  Host(const sys::Clock& clock, CrashNote* note, Predictions* predictions, Slow slow);
+  Host(const sys::Clock& clock, CrashNote* note, Predictions* predictions, Calls calls);
   Host(const sys::Clock& clock, CrashNote* note, Predictions* predictions = nullptr)
-      : Host(clock, note, predictions, Slow{}) {}
+      : Host(clock, note, predictions, Calls{}) {}
   ~Host() override;
 
   // What is answered from now on. Requests that wait are answered by what they were meant for.
@@ -95,7 +98,7 @@ class Host final : public protocol::Inference {
   CrashNote* const note_;
   Predictions* const predictions_;
   Shadows shadows_;
-  const infer::Micros slow_from_;
+  const Calls calls_;
   SlowLane slow_;
   const std::uint64_t number_;  // of this host among all of the process
 

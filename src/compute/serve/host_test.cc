@@ -56,7 +56,10 @@ Bytes model_of(float factor) {
 
 class HostTest : public testing::Test {
  protected:
-  HostTest() : host_(clock_, nullptr), loader_(infer::runtime(), {}, clock_) {
+  // How fast this machine is decides nothing here.
+  HostTest()
+      : host_(clock_, nullptr, nullptr, {.worked = [] { return infer::Micros{0}; }}),
+        loader_(infer::runtime(), {}, clock_) {
     random_.fill(secret_.secret);
     secret_.id.bits = {random_.next(), random_.next()};
     token_ = crypto::format_credential(crypto::CredentialKind::token, secret_);
@@ -433,7 +436,7 @@ class SharedLoop final : public net::Loop {
 
 TEST_F(HostTest, SlowCallsAreMadeOnThreadsOfTheirOwnAndAnsweredHere) {
   SharedLoop loop;
-  Host host(clock_, nullptr, nullptr, {.threads = 2, .from = infer::Micros{0}});
+  Host host(clock_, nullptr, nullptr, {.slow_threads = 2, .slow_from = infer::Micros{0}});
   host.publish(loader_.make(plan({variant("a", 1, 2)}), nullptr, source_));
   const auto here = std::this_thread::get_id();
   std::vector<float> got;
@@ -531,7 +534,7 @@ TEST_F(HostTest, AnswersOnWhileItFindsTheBatchThatHoldsALatency) {
     for (int k = 0; k < 4; ++k)
       host_.infer(caller(), ask({1, 2}), loop_,
                   [&](protocol::Outcome outcome) { answers += std::holds_alternative<protocol::Answer>(outcome); });
-    // It may choose to answer them one after the other: how much work a request is, it measures.
+    // It may choose to answer them one after the other.
     for (int turns = 0; answers < 4 && turns < 16; ++turns) {
       loop_.turn();
       clock_.advance(sys::Micros(10'000));

@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "foundation/sys/thread_time.h"
-
 namespace falaj::serve {
 namespace {
 
@@ -130,7 +128,7 @@ void Lane::run_here(Queue& queue) {
 
 // Processor time: what the thread waited for requests made none of them wait.
 infer::Micros Lane::worked_since_last() {
-  const auto now = sys::thread_time();
+  const auto now = work_time_();
   return now - std::exchange(worked_, now);
 }
 

@@ -23,13 +23,17 @@ namespace falaj::serve {
 // From how long on a call is not made where requests are read.
 inline constexpr infer::Micros kSlowCall{1'000};
 
+// How long the calling thread has worked: what it waited does not count. Only differences mean anything.
+using WorkTime = infer::Micros (*)();
+
 // The queues of one I/O thread, which also runs the models: no request changes threads, and no lock is taken for it.
 // What came in one turn of the loop runs together. Only calls that take long are made elsewhere. Not thread-safe: its
 // loop's thread only.
 class Lane {
  public:
-  Lane(net::Loop& loop, const sys::Clock& clock, CrashNote::Name* running, SlowLane& slow, infer::Micros slow_from)
-      : loop_(loop), clock_(clock), running_(running), slow_(slow), slow_from_(slow_from) {}
+  Lane(net::Loop& loop, const sys::Clock& clock, CrashNote::Name* running, SlowLane& slow, infer::Micros slow_from,
+       WorkTime worked)
+      : loop_(loop), clock_(clock), running_(running), slow_(slow), slow_from_(slow_from), work_time_(worked) {}
   ~Lane();
 
   // Answered or refused later, never in here. `now`: about the time.
@@ -78,6 +82,7 @@ class Lane {
   CrashNote::Name* const running_;
   SlowLane& slow_;
   const infer::Micros slow_from_;
+  const WorkTime work_time_;
   std::map<std::uint32_t, std::unique_ptr<Queue>> queues_;
   std::vector<Queue*> waiting_;  // with requests in them
   std::vector<std::pair<infer::Micros, Again>> parked_;

@@ -46,6 +46,7 @@ struct Finish {
   std::string upload;           // that becomes it; set by finish()
   std::vector<Input> inputs{};  // versions that the rows are made of; conflict when one is erased meanwhile
   std::optional<AnsweredBy> answered_by{};
+  double done_before = 0;  // share of the whole work that was done when rows began to come in, for progress()
 };
 
 struct Difference {
@@ -91,7 +92,10 @@ class Datasets {
   std::vector<Part> parts(const Where& where, const std::string& name, const std::string& upload);
   // The version that an upload became, if it has. Throws not_found for one that nobody began, or gave up.
   std::optional<Version> finished(const Where& where, const std::string& name, const std::string& upload);
-  double progress(const std::string& upload) const;  // of a finish() that is under way, 0 to 1; 0 when none is
+  // Of a finish() or store() that is under way, 0 to 1; 0 when none is. Whoever has to work before store() notes it,
+  // and 0 at the end.
+  double progress(const std::string& upload) const;
+  void note_progress(const std::string& upload, double done);
   // The columns that the bytes seem to have: what a new dataset may declare.
   table::Schema infer(const Where& where, const std::string& name, const std::string& upload, Format format);
   Version finish(const Where& where, const std::string& name, const std::string& upload, Finish how,

@@ -64,14 +64,11 @@ constexpr Stage kReading{0, 0.5}, kChecking{0.5, 0.05}, kWriting{0.55, 0.35}, kM
 // Hands on what a statement says of itself as a part of the whole, to whoever asks for the upload's progress.
 class Datasets::Way {
  public:
-  Way(Datasets& of, std::string upload, const table::Workspace::Watch& watch)
-      : of_(of), upload_(std::move(upload)), watch_(watch) {
+  Way(Datasets& of, const Finish& how, const table::Workspace::Watch& watch)
+      : of_(of), upload_(how.upload), done_before_(how.done_before), watch_(watch) {
     enter(kReading);
   }
-  ~Way() {
-    Lock lock(of_.mu_);
-    of_.under_way_.erase(upload_);
-  }
+  ~Way() { of_.note_progress(upload_, 0); }
   Way(const Way&) = delete;
   Way& operator=(const Way&) = delete;
 
@@ -88,12 +85,11 @@ class Datasets::Way {
 
  private:
   void note(double done) {
-    if (upload_.empty()) return;
-    Lock lock(of_.mu_);
-    of_.under_way_[upload_] = stage_.from + stage_.share * done;
+    of_.note_progress(upload_, done_before_ + (1 - done_before_) * (stage_.from + stage_.share * done));
   }
   Datasets& of_;
   const std::string upload_;
+  const double done_before_;
   const table::Workspace::Watch& watch_;
   Stage stage_{0, 0};
 };
@@ -162,6 +158,15 @@ double Datasets::progress(const std::string& upload) const {
   return found == under_way_.end() ? 0 : found->second;
 }
 
+void Datasets::note_progress(const std::string& upload, double done) {
+  if (upload.empty()) return;
+  Lock lock(mu_);
+  if (done > 0)
+    under_way_[upload] = done;
+  else
+    under_way_.erase(upload);
+}
+
 Version Datasets::store(const Where& where, const std::string& name, table::Workspace& room, const std::string& select,
                         const Finish& how, const sql::Act& act, const table::Workspace::Watch& watch) {
   const auto row = database_.read([&](sql::Reader& r) { return need_dataset(r, where, name); });
@@ -172,7 +177,7 @@ Version Datasets::store(const Where& where, const std::string& name, table::Work
 Version Datasets::take_in(const Where& where, const std::string& name, std::int64_t row, table::Workspace& room,
                           const std::string& select, const Finish& how, const sql::Act& act,
                           const table::Workspace::Watch& watch) {
-  Way way(*this, how.upload, watch);
+  Way way(*this, how, watch);
   Batch batch{name, row, spec(where, name), {}, std::nullopt, how, "", room, way, way.watch(), {}};
   batch.schema = batch.spec.schema();
   batch.place = fmt::format("{}{}/{:016x}/", kFiles, row, random_.next());

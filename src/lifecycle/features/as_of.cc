@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lifecycle/features/as_of.h"
 
+#include <algorithm>
+#include <functional>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -91,13 +93,27 @@ struct Newest {
   }
 };
 
+constexpr std::int64_t kNobody = 0;  // the entity of rows without key or time, of which nothing is known
+constexpr std::size_t kWatchEvery = 16'384;
+
 // Goes through time, entity by entity, over events in the order in which they became known.
-void sweep(table::Workspace& room, Rows& events, Rows& spine, const ViewPlan& view, const std::string& into) {
+void sweep(table::Workspace& room, Rows& events, Rows& spine, const ViewPlan& view, const std::string& into,
+           const std::function<void(std::size_t rows)>& watch) {
   auto filler = room.fill(into);
   const auto features = view.windows.features().size();
   std::vector<Cell> cells(features);
   Event event;
   event.cells.resize(view.inputs.size());
+  std::size_t rows = 0;
+  const auto end_row = [&] {
+    filler.end_row();
+    if (++rows % kWatchEvery == 0) watch(rows);
+  };
+  for (; !spine.at_end() && spine.integer(0) == kNobody; spine.next()) {
+    filler.add(spine.integer(2));
+    for (std::size_t i = 0; i < features + 1; ++i) filler.null();
+    end_row();
+  }
   while (!spine.at_end()) {
     const auto entity = spine.integer(0);
     while (!events.at_end() && events.integer(0) < entity) events.next();
@@ -122,7 +138,7 @@ void sweep(table::Workspace& room, Rows& events, Rows& spine, const ViewPlan& vi
         filler.null();
       tiles.read(now, cells);
       for (const auto& cell : cells) cell ? filler.add(*cell) : filler.null();
-      filler.end_row();
+      end_row();
     }
   }
   filler.finish();
@@ -136,7 +152,7 @@ void number_spine(table::Workspace& room, const std::string& relation, const std
 }
 
 void join_as_of(table::Workspace& room, const std::string& spine, const std::string& spine_time, const ViewPlan& view,
-                const std::string& out) {
+                const std::string& out, const table::Workspace::Watch& watch) {
   CHECK(view.key.size() == view.spine_key.size() && !view.key.empty(), "a view has a key, and the spine has it too");
   CHECK(view.window_names.size() == view.windows.features().size(), "every feature has a name");
   const auto raw = identifier(out + " raw"), entities = identifier(out + " entities"), quoted = identifier(spine);
@@ -144,13 +160,21 @@ void join_as_of(table::Workspace& room, const std::string& spine, const std::str
   std::string columns;
   for (std::size_t i = 0; i < view.window_names.size(); ++i) columns += fmt::format(", w{} DOUBLE", i);
   room.run(fmt::format("CREATE OR REPLACE TABLE {}({} BIGINT, source_row BIGINT{})", raw, kSpineRow, columns));
+  std::int64_t all = 1;
+  room.query("SELECT count(*) FROM " + quoted, {}, [&](const table::Chunk& chunk) {
+    all = std::max(all, chunk.integer(0, 0));
+    return true;
+  });
   {
     Rows events(room, events_sql(view, entities));
-    const auto now = time_of("p", spine_time);
-    Rows asked(room, fmt::format("SELECT n.e, {0} AS now_us, p.{1} FROM {2} p JOIN {3} n ON {4} WHERE {0} IS NOT NULL"
-                                 " ORDER BY n.e, now_us, p.{1}",
-                                 now, kSpineRow, quoted, entities, same_key(view.spine_key, view.spine_key, "p", "n")));
-    sweep(room, events, asked, view, out + " raw");
+    Rows asked(room, fmt::format("SELECT CASE WHEN n.e IS NULL OR {0} IS NULL THEN {5} ELSE n.e END AS who,"
+                                 " coalesce({0}, 0) AS now_us, p.{1} FROM {2} p LEFT JOIN {3} n ON {4}"
+                                 " ORDER BY who, now_us, p.{1}",
+                                 time_of("p", spine_time), kSpineRow, quoted, entities,
+                                 same_key(view.spine_key, view.spine_key, "p", "n"), kNobody));
+    sweep(room, events, asked, view, out + " raw", [&](std::size_t rows) {
+      if (watch) watch(static_cast<double>(rows) / static_cast<double>(all));
+    });
   }
   std::string features;
   for (const auto& feature : view.rows)
@@ -160,11 +184,17 @@ void join_as_of(table::Workspace& room, const std::string& spine, const std::str
                             lookup::is_whole(view.windows.features()[i].aggregate) ? fmt::format("r.w{}::BIGINT", i)
                                                                                    : fmt::format("r.w{}", i),
                             identifier(view.window_names[i]));
-  room.run(
-      fmt::format("CREATE OR REPLACE VIEW {} AS SELECT r.{}{} FROM {} r LEFT JOIN"
-                  " (SELECT row_number() OVER () AS falaj_source_row, * FROM {}) s"
-                  " ON s.falaj_source_row = r.source_row",
-                  identifier(out), kSpineRow, features, raw, identifier(view.relation)));
+  std::string source;
+  if (!view.rows.empty())
+    source = fmt::format(
+        " LEFT JOIN (SELECT row_number() OVER () AS falaj_source_row, * FROM {}) s"
+        " ON s.falaj_source_row = r.source_row",
+        identifier(view.relation));
+  room.run(fmt::format("CREATE OR REPLACE TABLE {0} AS SELECT r.{1}{2} FROM {3} r{4} ORDER BY r.{1}", identifier(out),
+                       kSpineRow, features, raw, source),
+           {}, watch);
+  room.run("DROP TABLE " + raw);
+  room.run("DROP TABLE " + entities);
 }
 
 }  // namespace falaj::features

@@ -43,9 +43,11 @@ struct ViewPlan {
 inline constexpr std::string_view kSpineRow = "falaj_row";
 void number_spine(table::Workspace& room, const std::string& relation, const std::string& table);
 
-// Makes view `out` with kSpineRow and one column for each feature, for the rows of the spine whose key and time are
-// there. Deterministic, whatever the number of threads.
+// Makes table `out` with kSpineRow and one column for each feature: one row for each of the spine's, in their order;
+// where a key or the time is missing nothing is known. Deterministic, whatever the number of threads.
+// Tables in the order of the spine are read side by side (POSITIONAL JOIN), whatever their number and size: hash joins
+// of all of them at once do not spill together.
 void join_as_of(table::Workspace& room, const std::string& spine, const std::string& spine_time, const ViewPlan& view,
-                const std::string& out);
+                const std::string& out, const table::Workspace::Watch& watch = {});
 
 }  // namespace falaj::features

@@ -73,6 +73,7 @@ std::unique_ptr<duckdb::DuckDB> open_database(const Limits& limits, const std::s
 
 Error error_of(const ErrorData& data) {
   auto message = data.RawMessage();
+  std::replace(message.begin(), message.end(), '\n', ' ');  // it ends up in one line of JSON, of a log, of a table
   if (message.size() > kMessageBytesMax) message = message.substr(0, kMessageBytesMax) + "...";
   return Error(code_of(data.Type()), std::move(message));
 }
