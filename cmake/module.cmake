@@ -11,7 +11,7 @@
 # its own directory, and what they guard with a mutex is proven by clang's lock analysis. Not for the thread sanitizer.
 set(FALAJ_ONE_THREAD foundation/base foundation/config foundation/crypto foundation/expr foundation/stats lifecycle/alerts
     lifecycle/data lifecycle/lookup lifecycle/loop lifecycle/outbox lifecycle/schedule lifecycle/traffic lifecycle/watch
-    compute/recipe compute/graph compute/loader cli apps/falaj)
+    compute/recipe compute/graph compute/loader lifecycle/serving cli api apps/falaj)
 
 # Directories in which tests spend most of their time: sanitizers optimise these, which doubles what they take to
 # compile and halves what their tests take. Everywhere else compiling is what takes long.
@@ -91,6 +91,42 @@ function(falaj_united target out)
   set(${out} ${united} PARENT_SCOPE)
 endfunction()
 
+# Headers that nearly every file includes, read once (precompiled) and not for each of them: a fifth less to compile with
+# clang. Only where files are united: elsewhere each still shows that it includes what it uses. The compiler's cache takes
+# precompiled headers for what is in the file beside them (toolchain.cmake), which is the same in every checkout.
+set(FALAJ_SHARED_HEADERS OFF)
+if(FALAJ_UNITED AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  set(FALAJ_SHARED_HEADERS ON)
+endif()
+function(falaj_share_headers name header)  # NAME HEADER OPTION...: to be included as NAME where these options hold
+  set(made ${CMAKE_BINARY_DIR}/shared/${name}.pch)
+  separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_DEBUG} -std=c++20")
+  get_directory_property(options COMPILE_OPTIONS)
+  get_directory_property(definitions COMPILE_DEFINITIONS)
+  list(TRANSFORM definitions PREPEND -D)
+  set(compile ${CMAKE_CXX_COMPILER} ${flags} ${options} ${definitions} ${ARGN} -I${CMAKE_SOURCE_DIR}/src -x c++-header)
+  add_custom_command(
+    OUTPUT ${made} ${made}.sum
+    COMMAND ${compile} -Xclang -fno-pch-timestamp ${header} -o ${made} -MD -MT ${made} -MF ${made}.d
+    COMMAND sh -c "\"$@\" | sha256sum >${made}.sum" sum ${compile} -E -P ${header}
+    DEPENDS ${header}
+    DEPFILE ${made}.d
+    VERBATIM)
+  add_custom_target(${name} DEPENDS ${made})
+endfunction()
+function(falaj_include_shared target name)  # TARGET NAME SOURCE...
+  if(FALAJ_SHARED_HEADERS)
+    add_dependencies(${target} ${name})
+    foreach(source IN LISTS ARGN)
+      get_source_file_property(own_options ${source} COMPILE_OPTIONS)
+      if(NOT own_options MATCHES "-O[1-3]")  # must be the same
+        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
+                     -include-pch ${CMAKE_BINARY_DIR}/shared/${name}.pch -Xclang -fno-pch-timestamp)
+      endif()
+    endforeach()
+  endif()
+endfunction()
+
 # A third less to compile; what tests call stays optimised.
 function(falaj_for_tests target)
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
@@ -142,6 +178,11 @@ function(falaj_module)
   add_library(${name} STATIC ${sources} ${fuzzed})
   if(FALAJ_SANITIZE AND dir IN_LIST FALAJ_BUSY)
     target_compile_options(${name} PRIVATE -O1)
+  else()
+    falaj_include_shared(${name} shared_headers ${sources})
+    if(fuzzed)
+      falaj_include_shared(${name} shared_fuzzed_headers ${fuzzed})
+    endif()
   endif()
   if(CMAKE_BUILD_TYPE STREQUAL "Release" AND dir IN_LIST FALAJ_UNHURRIED)
     target_compile_options(${name} PRIVATE -O1)
@@ -158,6 +199,7 @@ function(falaj_module)
   if(support)
     add_library(${name}_testing STATIC EXCLUDE_FROM_ALL ${support})
     falaj_for_tests(${name}_testing)
+    falaj_include_shared(${name}_testing shared_test_headers ${support})
     target_link_libraries(${name}_testing PUBLIC ${name} ${below_support} GTest::gtest)
     list(APPEND below_support ${name}_testing)
   endif()
@@ -168,6 +210,7 @@ function(falaj_module)
     falaj_united(${name}_test tests ${tests})
     add_executable(${name}_test EXCLUDE_FROM_ALL ${tests})
     falaj_for_tests(${name}_test)
+    falaj_include_shared(${name}_test shared_test_headers ${tests})
     target_link_libraries(${name}_test PRIVATE ${name} ${below_support} ${M_TEST_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
     # Relative to the root of the checkout, where tests are run, so that another checkout hits the compiler's cache.
     target_compile_definitions(${name}_test PRIVATE FALAJ_TESTDATA="src/${dir}/testdata")
@@ -195,6 +238,7 @@ function(falaj_module)
       add_executable(${stem} ${fuzzer})
       target_link_libraries(${stem} PRIVATE ${name})
       target_compile_options(${stem} PRIVATE -fsanitize=fuzzer-no-link)
+      falaj_include_shared(${stem} shared_fuzzed_headers ${fuzzer})
       target_link_options(${stem} PRIVATE -fsanitize=fuzzer)
       set_property(GLOBAL APPEND PROPERTY FALAJ_FUZZERS ${stem})
       set_target_properties(${stem} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)

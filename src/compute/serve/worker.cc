@@ -116,7 +116,7 @@ class Worker {
                  [this](const json::object& segment) {
                    link_.send(json::object{{"segment", segment}});
                  }),
-        host_(clock_, &note, &predictions_, {.threads = static_cast<std::size_t>(settings.slow_threads)}),
+        host_(clock_, &note, &predictions_, {.slow_threads = static_cast<std::size_t>(settings.slow_threads)}),
         front_(host_, settings.body_bytes_max, metrics_),
         loader_(infer::Runtime::load(settings.runtime), {}, clock_) {
     source_.bytes = [this](const std::string& sha256) { return read_model(sha256); };

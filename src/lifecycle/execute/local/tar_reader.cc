@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kBlock = 512;
 constexpr std::int64_t kTextBytesMax = 1 << 20;
-constexpr std::size_t kPathBytesMax = 4096;
+constexpr std::size_t kNameBytesMax = 4096;
 
 [[noreturn]] void broken(const char* what) {
   throw Error(Code::corrupt, std::string("reading a tar archive: ") + what);
@@ -115,10 +115,10 @@ std::optional<TarEntry> TarReader::next() {
         text_of(bytes);
         continue;
       case 'L':
-        pax_["path"] = field(text_of(bytes).c_str(), kPathBytesMax + 1);
+        pax_["path"] = field(text_of(bytes).c_str(), kNameBytesMax + 1);
         continue;
       case 'K':
-        pax_["linkpath"] = field(text_of(bytes).c_str(), kPathBytesMax + 1);
+        pax_["linkpath"] = field(text_of(bytes).c_str(), kNameBytesMax + 1);
         continue;
       default:
         break;
@@ -133,7 +133,7 @@ std::optional<TarEntry> TarReader::next() {
     if (const auto target = pax_.find("linkpath"); target != pax_.end()) entry.target = target->second;
     if (const auto size = pax_.find("size"); size != pax_.end()) entry.bytes = parse_int(size->second).value_or(-1);
     pax_.clear();
-    if (entry.path.size() > kPathBytesMax || entry.target.size() > kPathBytesMax) broken("a name too long");
+    if (entry.path.size() > kNameBytesMax || entry.target.size() > kNameBytesMax) broken("a name too long");
     if (entry.bytes < 0) broken("a size below 0");
     entry.mode = static_cast<unsigned>(number({header.mode, sizeof header.mode})) & 0777;
     switch (header.type) {
