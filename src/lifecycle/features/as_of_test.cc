@@ -153,7 +153,7 @@ TEST_F(AsOf, ManyViewsTogetherNeedNoMoreMemoryThanOne) {
                         "SELECT count(*), count(out0.newest), count(out7.many), bool_and(out0.sum5 = out7.sum5),"
                         " bool_and(spine.falaj_row = out7.falaj_row) FROM spine" +
                             beside),
-            (Text{{"200000", "200000", "200000", "true", "true"}}));
+            (Text{{"200000", "200000", "200000", "1", "1"}}));
 }
 
 TEST_F(AsOf, NeverShowsWhatIsKnownASecondLater) {
