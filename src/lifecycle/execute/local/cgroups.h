@@ -43,7 +43,7 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  // A process that writes "0" to each of these is in the group; its children stay there.
+  // A process of one thread that writes "0" to each of these is in the group; its children stay there.
   std::vector<int> doors() const;
   void close_doors() { doors_.clear(); }
   GroupUse use() const;
