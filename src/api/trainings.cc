@@ -67,6 +67,7 @@ jobs::NewJob job_of_training(models::Registry& registry, const models::Where& wh
   spec.executor = asked.executor;
   spec.time_limit_us = asked.time_limit_us;
   spec.preemptible = asked.preemptible;
+  spec.checkpoint.store_us = training.checkpoints.store_us;
   // Of a gang one task may be lost with its node; the others have a checkpoint to go on from.
   if (spec.tasks > 1) spec.retries = {10, 1'000'000, 600'000'000};
   jobs::InputSpec rows;

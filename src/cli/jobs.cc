@@ -28,8 +28,8 @@ constexpr const char *kFollowWait = "10s", *kLiveWait = "1s";
 
 struct SubmitOptions {
   std::vector<std::string> files, environment, labels, after_ok, after_any, inputs, secrets;
-  std::string name, queue, priority, memory, disk, gpu_type, limit, expected, deadline, grace, image, network, executor,
-      experiment, isolation;
+  std::string name, queue, priority, memory, disk, gpu_type, limit, expected, deadline, grace, store_checkpoint, image,
+      network, executor, experiment, isolation;
   double cpus = 1, gpus = 0;
   std::int64_t tasks = 1, tasks_min = 0, spares = 0, array = 0, parallel = 0, retries = 0;
   bool preemptible = false, no_run = false, wait = false, profile = false;
@@ -90,6 +90,7 @@ json::object job_of(const SubmitOptions& o, const std::vector<std::string>& comm
   text("expected", o.expected);
   text("deadline", o.deadline);
   text("grace", o.grace);
+  if (!o.store_checkpoint.empty()) spec["checkpoint"] = json::object{{"store", o.store_checkpoint}};
   text("image", o.image);
   text("network", o.network);
   text("executor", o.executor);
@@ -313,6 +314,8 @@ void add_submit(CLI::App& app, Session& session) {
   c->add_option("--expected", o->expected, "How long it probably runs");
   c->add_option("--deadline", o->deadline, "When it must be done, such as 2026-01-31T12:00:00Z");
   c->add_option("--grace", o->grace, "Between SIGTERM and SIGKILL (default 30s)");
+  c->add_option("--store-checkpoint", o->store_checkpoint,
+                "How often a copy of $FALAJ_CHECKPOINT_DIR goes into the blob store, such as 10m (default never)");
   c->add_option("--retries", o->retries, "How often it is tried again when it fails");
   c->add_flag("--preemptible", o->preemptible, "May be stopped for more urgent work, and started again");
   c->add_option("--after-ok", o->after_ok, "A job or array that must have succeeded; may be repeated");

@@ -53,6 +53,7 @@ struct Trees {
 struct Checkpoints {
   std::int64_t every_us = 60'000'000;
   std::int64_t keep = 2;
+  std::int64_t store_us = 600'000'000;
 };
 
 struct Register {
@@ -185,7 +186,10 @@ struct Shape<recipe::Checkpoints> {
   static constexpr std::string_view name = "TrainingCheckpoints";
   static Fields fields() {
     return {field("every", &T::every_us, "Time between two.").duration().range(0, std::int64_t{86'400} * 1'000'000),
-            field("keep", &T::keep, "How many.").range(1, 100)};
+            field("keep", &T::keep, "How many.").range(1, 100),
+            field("store", &T::store_us, "Time between two copies of them into the blob store; 0 = none.")
+                .duration()
+                .range(0, std::int64_t{86'400} * 1'000'000)};
   }
 };
 template <>

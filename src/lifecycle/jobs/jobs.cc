@@ -124,6 +124,7 @@ class Jobs::LiveHands final : public Hands {
     talk(executor, "stop", [this, executor, attempt, grace] { jobs_.executor(executor).stop(attempt, grace); });
   }
   void forget(const std::string& executor, const std::string& attempt) override {
+    if (const auto name = parse_attempt(attempt)) jobs_.store_checkpoint(name->job);
     talk(executor, "forget", [this, executor, attempt] {
       jobs_.launches_.ended(executor, attempt);
       jobs_.executor(executor).forget(attempt);
@@ -154,6 +155,7 @@ class Jobs::LiveHands final : public Hands {
       }
     });
   }
+  void keep_beside(std::function<void()> work) { keepers_.give(std::move(work)); }
   void tidy(const Record& record) override {
     keepers_.give([this, record] {
       try {
@@ -211,7 +213,7 @@ Jobs::Jobs(Parts parts, Executors executors, JobsOptions options)
       ids_(parts_.clock, parts_.random),
       store_(parts_.database, [this](const Record& record) { return launches_.beside_placing(record); }),
       secrets_(parts_.database, options_.secrets_key, parts_.clock),
-      launches_({parts_.database, parts_.directory, parts_.vault, parts_.track, parts_.clock},
+      launches_({parts_.database, parts_.directory, parts_.vault, parts_.track, parts_.clock, parts_.metrics},
                 with_secrets(options_.launch, secrets_)) {
   CHECK(!executors_.empty(), "jobs need somewhere to run");
   hands_ = std::make_unique<LiveHands>(*this, options_);
@@ -238,9 +240,41 @@ Jobs::~Jobs() {
 }
 
 void Jobs::follow_also(Record record) {
-  if (record.life.run_id.empty()) return;
+  const auto every = record.spec->checkpoint.store_us;
+  if (record.life.run_id.empty() && every == 0) return;
+  const auto id = record.id;
+  const auto next = parts_.clock.wall() + sys::Micros(every);
   Lock lock(mu_);
-  followed_[record.id] = {std::move(record), 0};
+  auto& followed = followed_[id];
+  const bool storing = followed.storing;  // of the attempt before
+  followed = {std::move(record), 0, std::move(followed.stored), next, storing};
+}
+
+// A copy of what its checkpoint directory has now, by whoever has time.
+void Jobs::store_checkpoint(JobId id) {
+  Followed one;
+  {
+    Lock lock(mu_);
+    const auto found = followed_.find(id);
+    if (found == followed_.end() || found->second.record.spec->checkpoint.store_us == 0 || found->second.storing)
+      return;
+    found->second.storing = true;
+    one = found->second;
+  }
+  hands_->keep_beside([this, one = std::move(one)] {
+    auto stored = one.stored;
+    try {
+      stored = launches_.store_checkpoint(one.record, one.stored);
+    } catch (const std::exception& e) {
+      log::warn("checkpoint_not_stored", {{"job", one.record.id.str()}, {"why", e.what()}});
+    }
+    Lock lock(mu_);
+    const auto found = followed_.find(one.record.id);
+    if (found == followed_.end()) return;
+    found->second.storing = false;
+    found->second.stored = std::move(stored);
+    found->second.store_next = parts_.clock.wall() + sys::Micros(one.record.spec->checkpoint.store_us);
+  });
 }
 
 void Jobs::follow() {
@@ -250,6 +284,8 @@ void Jobs::follow() {
     for (const auto& entry : followed_) all.push_back(entry.second);
   }
   for (auto& one : all) {
+    if (one.record.spec->checkpoint.store_us > 0 && one.store_next <= parts_.clock.wall())
+      store_checkpoint(one.record.id);
     try {
       one.offset = launches_.follow(one.record, one.offset);
     } catch (const std::exception& e) {

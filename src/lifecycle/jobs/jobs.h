@@ -136,6 +136,7 @@ class Jobs {
   void drop_logs(const Record& record);
   void remember() EXCLUDES(mu_);
   void follow_also(Record record) EXCLUDES(mu_);
+  void store_checkpoint(JobId id) EXCLUDES(mu_);
 
   const Parts parts_;
   const Executors executors_;
@@ -157,9 +158,12 @@ class Jobs {
   std::shared_ptr<const Rules> rules_ GUARDED_BY(mu_);  // null = read anew for the next who asks
   struct Followed {
     Record record;
-    std::int64_t offset = 0;  // of what it told
+    std::int64_t offset = 0;    // of what it told
+    std::string stored{};       // of its checkpoint, as Launches::store_checkpoint told
+    sys::Micros store_next{0};  // when its checkpoint is stored again
+    bool storing = false;       // that is under way
   };
-  std::map<JobId, Followed> followed_ GUARDED_BY(mu_);  // jobs that run and have a run
+  std::map<JobId, Followed> followed_ GUARDED_BY(mu_);  // jobs that run, and have a run or store checkpoints
 };
 
 }  // namespace falaj::jobs

@@ -116,6 +116,64 @@ TEST_F(JobsTest, WhatAJobLeavesIsKeptInItsRun) {
   EXPECT_EQ(track->experiment(kFlights, run.info.experiment).name, "late flights");
 }
 
+TEST_F(JobsTest, AStoredCheckpointOutlivesItsDirectory) {
+  executor->run_for(seconds(1000), seconds(1000));
+  FakeFaults faults;
+  faults.saves_unasked = 1;
+  executor->set_faults(faults);
+  JobSpec spec;
+  spec.checkpoint.store_us = 60'000'000;
+  const auto id = submit(spec)[0].id;
+  after(id, runs, false);
+  executor->set_faults({});  // the next attempt succeeds
+  const auto checkpoint = fs::path(dir / ("jobs/" + id.str() + "/checkpoint"));
+  const auto stored = [&] { return base.vault->list(kFlights, "@job/" + id.str() + "/", "", 10); };
+  const auto await = [&](const std::function<bool()>& holds) {
+    for (const auto until = real.now() + kPatience; !holds() && real.now() < until;) jobs->follow();
+    EXPECT_TRUE(holds());
+  };
+  fs::create_directories(checkpoint / "rank0");
+  std::ofstream(checkpoint / "rank0/7") << "weights of step 7";
+  jobs->follow();
+  EXPECT_TRUE(stored().empty()) << "not yet";
+  base.clock.advance(seconds(61));
+  await([&] { return stored().size() == 1; });
+  std::ofstream(checkpoint / "rank0/8") << "weights of step 8";
+  fs::remove(checkpoint / "rank0/7");
+  base.clock.advance(seconds(1001));  // it exits with 75, and what it had saved by then is stored, too
+  await([&] { return stored().size() == 1 && stored()[0].name.ends_with("/rank0/8"); });
+  EXPECT_EQ(jobs->job(kFlights, id).life.epoch, 1) << "it waits a while before it is started again";
+  fs::remove_all(checkpoint);
+  EXPECT_EQ(after(id, [](const Record& record) { return runs(record) && record.life.epoch == 2; }).life.epoch, 2);
+  std::ifstream file(checkpoint / "rank0/8");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "weights of step 8");
+  base.clock.advance(seconds(1001));
+  EXPECT_EQ(after(id, over).life.phase, Phase::succeeded);
+  await([&] { return stored().empty(); });
+}
+
+TEST_F(JobsTest, StoredCheckpointsOfJobsThatFailedGoInTheEnd) {
+  executor->run_for(seconds(1000), seconds(1000));
+  FakeFaults faults;
+  faults.fails = 1;
+  executor->set_faults(faults);
+  JobSpec spec;
+  spec.checkpoint.store_us = 60'000'000;
+  const auto id = submit(spec)[0].id;
+  after(id, runs, false);
+  const auto stored = [&] { return base.vault->list(kFlights, "@job/" + id.str() + "/", "", 10).size(); };
+  std::ofstream(dir / ("jobs/" + id.str() + "/checkpoint/1")) << "weights";
+  base.clock.advance(seconds(61));
+  for (const auto until = real.now() + kPatience; stored() == 0 && real.now() < until;) jobs->follow();
+  base.clock.advance(seconds(1001));
+  EXPECT_EQ(after(id, over).life.phase, Phase::failed);
+  jobs->upkeep();
+  EXPECT_EQ(stored(), 1u) << "somebody may start it again";
+  base.clock.advance(std::chrono::hours(24 * 8));
+  jobs->upkeep();
+  EXPECT_EQ(stored(), 0u);
+}
+
 TEST_F(JobsTest, ARunIsMadeByTheWriteThatPlacesItsJob) {
   executor->run_for(seconds(1000), seconds(1000));
   const auto id = submit(JobSpec())[0].id;

@@ -11,6 +11,7 @@
 #include "foundation/base/error.h"
 #include "foundation/base/log.h"
 #include "foundation/sys/files.h"
+#include "lifecycle/jobs/job_files.h"
 #include "lifecycle/jobs/told.h"
 #include "lifecycle/track/artifacts.h"
 
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTokenFile = "token";
 constexpr std::int64_t kTokenLifeUs = std::int64_t{7} * 86'400 * kSecondUs, kTokenSlackUs = 3600 * kSecondUs;
-constexpr std::size_t kOutputsMax = 100'000, kDepthMax = 32, kToldPiece = 1 << 20;
+constexpr std::size_t kToldPiece = 1 << 20;
 // What the token of a job is good for, in its project: to log into runs. It is never worth more than its owner.
 const std::vector<std::string> kTokenActions = {"experiment.read", "experiment.write", "run.read",
                                                 "run.write",       "model.read",       "model.write"};
@@ -43,19 +44,6 @@ execute::Isolation isolation_named(std::string_view name) {
   for (const auto level : {execute::Isolation::restricted, execute::Isolation::contained, execute::Isolation::isolated})
     if (execute::name_of(level) == name) return level;
   return execute::Isolation::none;
-}
-
-// Every file below a directory, as paths within it. Links and devices are not there.
-void list_files(sys::Files& files, const std::string& below, std::size_t depth, std::vector<std::string>& out) {
-  if (depth > kDepthMax) throw Error(Code::exhausted, fmt::format("directories nested more than {} deep", kDepthMax));
-  for (const auto& info : files.list(below)) {
-    const auto path = below.empty() ? info.name : fmt::format("{}/{}", below, info.name);
-    if (info.directory)
-      list_files(files, path, depth + 1, out);
-    else
-      out.push_back(path);
-    if (out.size() > kOutputsMax) throw Error(Code::exhausted, fmt::format("more than {} files", kOutputsMax));
-  }
 }
 
 track::RunStatus run_status(const Record& record) {
@@ -106,6 +94,7 @@ Launches::Prepared Launches::prepare(const Record& record) {
     fs::create_directories(launch.work_directory);
     if (record.life.epoch > 1) fs::remove_all(fmt::format("{}/work.{}", at, record.life.epoch - 1));
   });
+  if (spec.checkpoint.store_us > 0 && record.life.epoch > 1) checkpoints_.restore(record, launch.checkpoint_directory);
   launch.mounts.push_back({at + "/outputs", true});
   launch.mounts.push_back({at + "/told", true});
   if (const auto found = options_.built_in.find(spec.command[0]); found != options_.built_in.end()) {
@@ -276,23 +265,14 @@ void Launches::stage(const Record& record, const InputSpec& input, const std::st
 void Launches::stage_blobs(const Record& record, const std::string& name, const std::string& into) {
   auto files = sys::open_files(into);
   std::size_t found = 0;
-  const auto take = [&](const vault::Entry& entry, const std::string& as) {
-    auto reader = parts_.vault.open(record.where, entry, 0, entry.bytes);
-    auto file = files->create();
-    for (auto piece = reader->next(); !piece.empty(); piece = reader->next()) file->write(piece);
-    file->commit(as, sys::NewFile::Durable::at_sync, sys::NewFile::Existing::replace);
-    found += 1;
-  };
   const auto below = name.ends_with('/') ? name : name + "/";
-  for (std::string after;;) {
-    const auto page = parts_.vault.list(record.where, below, after, 1000);
-    for (const auto& entry : page) take(entry, entry.name.substr(below.size()));
-    if (page.size() < 1000) break;
-    after = page.back().name;
-  }
+  each_entry(parts_.vault, record.where, below, [&](const vault::Entry& entry) {
+    take_file(parts_.vault, record.where, entry, *files, entry.name.substr(below.size()));
+    found += 1;
+  });
   if (found > 0) return;
   const auto entry = parts_.vault.info(record.where, name);  // throws not_found
-  take(entry, name.substr(name.rfind('/') + 1));
+  take_file(parts_.vault, record.where, entry, *files, name.substr(name.rfind('/') + 1));
 }
 
 void Launches::add_environment(const Record& record, const Prepared& prepared, execute::Launch& launch) {
@@ -373,22 +353,11 @@ void Launches::keep(const Record& record) {
   const auto outputs = home(record) + "/outputs";
   if (fs::exists(outputs)) {
     auto files = sys::open_files(outputs);
-    std::vector<std::string> paths;
-    list_files(*files, "", 0, paths);
-    std::size_t at = 0;
-    const auto next = [&]() -> std::optional<vault::NewFile> {
-      if (at == paths.size()) return std::nullopt;
-      const auto& path = paths[at++];
-      std::shared_ptr<sys::ReadFile> file = files->open(path);
-      auto offset = std::make_shared<std::uint64_t>(0);
-      return vault::NewFile{track::run_artifact(life.run_id, track::checked_artifact_path(path)), file->size(),
-                            [file, offset](std::span<std::byte> out) {
-                              const auto read = file->read(*offset, out);
-                              *offset += read;
-                              return read;
-                            }};
+    const auto paths = files_below(*files);
+    const auto name_of = [&](const std::string& path) {
+      return track::run_artifact(life.run_id, track::checked_artifact_path(path));
     };
-    if (!paths.empty()) parts_.vault.put_many(record.where, std::nullopt, next, act_of(record, "artifact.put"));
+    if (!paths.empty()) put_files(parts_.vault, record.where, *files, paths, name_of, act_of(record, "artifact.put"));
   }
   follow(record, 0);
   std::optional<Error> problem;
@@ -417,6 +386,12 @@ void Launches::keep(const Record& record) {
   if (problem) throw Error(*problem);
 }
 
+std::string Launches::store_checkpoint(const Record& record, const std::string& known) {
+  auto stored = checkpoints_.store(record, home(record) + "/checkpoint", known);
+  if (!fs::exists(home(record))) checkpoints_.drop(record);  // it succeeded meanwhile
+  return stored;
+}
+
 void Launches::tidy(const Record& record) {
   const auto at = home(record);
   with_directory("removing the directories of a job", [&] {
@@ -425,6 +400,7 @@ void Launches::tidy(const Record& record) {
     const bool succeeded = record.life.phase == Phase::succeeded || record.life.verdict == name_of(Phase::succeeded);
     if (succeeded) {
       fs::remove_all(at);
+      if (record.spec->checkpoint.store_us > 0) checkpoints_.drop(record);
       return;
     }
     for (const auto& entry : fs::directory_iterator(at))
@@ -436,6 +412,8 @@ void Launches::tidy(const Record& record) {
 std::size_t Launches::sweep(const std::function<bool(JobId)>& is_live, std::int64_t unchanged_since_us) {
   std::size_t gone = sweep(options_.directory, is_live, unchanged_since_us);
   for (const auto& entry : options_.elsewhere) gone += sweep(entry.second.directory, is_live, unchanged_since_us);
+  for (const auto& entry : parts_.directory.snapshot()->all<iam::Project>())
+    gone += checkpoints_.sweep({{entry.second.tenant}, {entry.second.name}}, is_live, unchanged_since_us);
   return gone;
 }
 

@@ -11,6 +11,7 @@
 #include "governance/vault/vault.h"
 #include "lifecycle/execute/executor.h"
 #include "lifecycle/jobs/record.h"
+#include "lifecycle/jobs/stored_checkpoints.h"
 #include "lifecycle/track/track.h"
 #include "storage/sql/database.h"
 
@@ -68,8 +69,10 @@ class Launches {
     vault::Vault& vault;
     track::Track& track;
     const sys::Clock& clock;
+    Metrics& metrics;
   };
-  Launches(Parts parts, LaunchOptions options) : parts_(parts), options_(std::move(options)) {}
+  Launches(Parts parts, LaunchOptions options)
+      : parts_(parts), options_(std::move(options)), checkpoints_(parts.vault, parts.metrics) {}
 
   struct Prepared {
     execute::Launch launch;
@@ -83,6 +86,8 @@ class Launches {
   std::int64_t follow(const Record& record, std::int64_t offset);
   // An attempt runs no more: what it could call us with is worth nothing from now on.
   void ended(const std::string& executor, const std::string& attempt);
+  // Puts a copy of its checkpoint into the vault, as StoredCheckpoints::store.
+  std::string store_checkpoint(const Record& record, const std::string& known);
   void keep(const Record& record);  // its files and how it ended
   void tidy(const Record& record);  // a job that succeeded leaves nothing behind, another its checkpoint
   // Drops what jobs left that are not among these and whose directories have not changed since. How many.
@@ -103,6 +108,7 @@ class Launches {
 
   const Parts parts_;
   const LaunchOptions options_;
+  StoredCheckpoints checkpoints_;
 };
 
 // The tasks of an attempt, rank by rank, as they are placed.

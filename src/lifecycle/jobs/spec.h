@@ -56,6 +56,11 @@ struct RunSpec {
   std::string alias;       // that then points at it
 };
 
+// What becomes of $FALAJ_CHECKPOINT_DIR besides being there for the next attempt.
+struct CheckpointSpec {
+  std::int64_t store_us = 0;  // how often a copy goes into the blob store; 0 = never
+};
+
 struct JobSpec {
   std::vector<std::string> command;
   std::int64_t tasks = 1;
@@ -80,6 +85,7 @@ struct JobSpec {
   RetrySpec retries;
   bool preemptible = false;
   std::int64_t grace_us = 30'000'000;
+  CheckpointSpec checkpoint;
   NodesSpec nodes;
   AfterSpec after;
 
@@ -194,6 +200,18 @@ struct Shape<jobs::RunSpec> {
   }
 };
 template <>
+struct Shape<jobs::CheckpointSpec> {
+  using T = jobs::CheckpointSpec;
+  static constexpr std::string_view name = "CheckpointSpec";
+  static Fields fields() {
+    return {field("store", &T::store_us,
+                  "How often a copy goes into the blob store while it runs, and when an attempt ended; 0 = never. "
+                  "An attempt that finds the directory empty gets it back.")
+                .duration()
+                .range(0, jobs::kYearUs)};
+  }
+};
+template <>
 struct Shape<jobs::JobSpec> {
   using T = jobs::JobSpec;
   static constexpr std::int64_t kBytesMax = std::int64_t{1} << 50;
@@ -231,6 +249,7 @@ struct Shape<jobs::JobSpec> {
         field("retries", &T::retries, "What happens when it fails."),
         field("preemptible", &T::preemptible, "May be stopped for a job of higher priority, and started again."),
         field("grace", &T::grace_us, "Between SIGTERM and SIGKILL.").duration().range(0, 86'400 * jobs::kSecondUs),
+        field("checkpoint", &T::checkpoint, "What becomes of $FALAJ_CHECKPOINT_DIR."),
         field("nodes", &T::nodes, "Which nodes it may use."),
         field("after", &T::after, "What must have ended before."),
         field("image", &T::image,
