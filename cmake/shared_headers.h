@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#pragma once
+
 // What nearly every file includes (module.cmake). No file relies on it: builds that are not united do without.
 #include <algorithm>
 #include <array>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#pragma once
+
 #include "../cmake/shared_headers.h"
 
 #include <gmock/gmock.h>

@@ -142,8 +142,8 @@ Group::Group(Cgroups& owner, std::map<std::string, std::string, std::less<>> dir
   std::set<std::string> opened;  // several controllers may share a directory
   for (const auto& [controller, directory] : directories_) {
     if (!opened.insert(directory).second) continue;
-    // A thread that moves only itself need not wait until no process of the machine forks or ends, which takes 15 ms and
-    // more. Who comes through the door has one thread. Version 2 has no such file for groups like ours.
+    // A thread that moves only itself need not wait until no process of the machine forks or ends, which takes 15 ms
+    // and more. Who comes through the door has one thread. Version 2 has no such file for groups like ours.
     doors_.emplace_back(::open((directory + (v2_ ? "/cgroup.procs" : "/tasks")).c_str(), O_WRONLY | O_CLOEXEC));
     if (!doors_.back()) lack("opening its list of processes");
   }
