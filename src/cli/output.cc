@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <clocale>
+#include <cmath>
 #include <cwchar>
 
 #include <fmt/format.h>
@@ -28,7 +29,10 @@ std::string shown(const json::value& value, Column::As as) {
         return std::to_string(*number);
     }
   }
-  if (const auto* number = value.if_double()) return fmt::format("{:.1f}", *number);
+  if (const auto* number = value.if_double()) {
+    const bool small = *number != 0 && std::abs(*number) < 1;  // a share, a level: what there is of it counts
+    return small ? fmt::format("{:.2g}", *number) : fmt::format("{:.1f}", *number);
+  }
   if (const auto* text = value.if_string()) {
     if (text->empty()) return "-";
     return std::string(*text).substr(0, as == Column::As::digest ? 12 : std::string::npos);

@@ -50,16 +50,23 @@ TEST(Table, SaysWhenThereIsNothing) {
 
 TEST(Table, ShowsEachKindOfValueForPeople) {
   using As = Column::As;
-  const json::object item{{"whole", 7},           {"share", 1.0},
-                          {"size", 1536},         {"at", 0},
-                          {"took", 1'500'000},    {"digest", "0123456789abcdef"},
-                          {"list", {"a", "b"}},   {"labels", {{"k", "v"}}},
-                          {"yes", true},          {"nothing", nullptr},
+  const json::object item{{"whole", 7},
+                          {"share", 1.0},
+                          {"level", 0.01},
+                          {"size", 1536},
+                          {"at", 0},
+                          {"took", 1'500'000},
+                          {"digest", "0123456789abcdef"},
+                          {"list", {"a", "b"}},
+                          {"labels", {{"k", "v"}}},
+                          {"yes", true},
+                          {"nothing", nullptr},
                           {"deep", {{"er", "x"}}}};
   EXPECT_EQ(printed(Format::table,
                     [&](const Output& output) {
                       output.details(item, {{"whole", "whole"},
                                             {"share", "share"},
+                                            {"level", "level"},
                                             {"size", "size", As::bytes},
                                             {"at", "at", As::time},
                                             {"took", "took", As::duration},
@@ -73,6 +80,7 @@ TEST(Table, ShowsEachKindOfValueForPeople) {
                     }),
             "whole    7\n"
             "share    1.0\n"
+            "level    0.01\n"
             "size     1.5 KiB\n"
             "at       never\n"
             "took     1.5 s\n"

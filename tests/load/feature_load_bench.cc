@@ -162,6 +162,7 @@ bool run(const Options& options, std::size_t per_call) {
 }  // namespace falaj::tests
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   using namespace falaj;
   using namespace falaj::tests;
   Options options;
