@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace falaj::infer {
 
@@ -16,13 +17,14 @@ Setting Tuner::step(const Seen& seen, const Costs& costs) {
 // Late is worse than refused: down at once, up slowly and only where requests were refused.
 void Tuner::correct(const Seen& seen) {
   // What one period shows scatters around what all of them will.
-  constexpr double kAim = 0.93;
+  constexpr double kAim = 0.9;
   const double used = static_cast<double>(seen.p99.count()) / (kAim * static_cast<double>(target_.p99.count()));
   if (used > 1)
     room_ *= std::max(0.8, 1 / used);
   else if (used < 0.95 && seen.refused > 0)
     room_ *= 1 + 0.25 * (1 - used);
-  room_ = std::clamp(room_, 0.1, 4.0);
+  // Who is late because the thread cannot even read them all in time is not helped by a queue that takes nobody.
+  room_ = std::clamp(room_, 0.3, 4.0);
 }
 
 void Tuner::scale(const Seen& seen) {
@@ -126,7 +128,10 @@ Micros QueueTuner::p99() const {
 void QueueTuner::shares_thread(const BatchDone& done, Batch& batch, Micros worked) {
   if (batch.latencies.empty() || done.rows == 0) return;
   const auto besides = static_cast<double>(std::max(Micros{0}, worked - done.took).count());
-  row_us_ += (besides / done.rows - row_us_) / 16;
+  // Refusing takes the thread's time as answering does. Put down to those who were answered, it would make them look
+  // dear, and more be refused, and so on.
+  const double handled = done.rows + static_cast<double>(std::exchange(refused_since_, 0));
+  row_us_ += (besides / handled - row_us_) / 16;
   // Who came while it worked was read only then: the first of a batch had waited for about all of that time, the last
   // for none. They are answered in that order, too, which takes more than half of what is besides the call.
   constexpr double kAnswering = 0.6;

@@ -72,7 +72,7 @@ class QueueTuner {
   // The first setting of the queue is the tuner's.
   QueueTuner(const LatencyTarget& target, BatchQueue& queue, Micros now);
 
-  void refused() { ++seen_.refused; }  // because the queue was full
+  void refused() { ++seen_.refused, ++refused_since_; }  // because the queue was full
   // Where the thread that runs the model also reads requests and writes answers, those wait for it before they come to
   // the queue and after the call. `worked`: the time that it worked since it last took a batch, with the call of
   // `done`. Adds what that means to the batch's latencies. Before ran().
@@ -88,7 +88,8 @@ class QueueTuner {
   Micros p99() const;
 
   Tuner tuner_;
-  double row_us_ = 0;  // moving mean of what Seen calls so
+  double row_us_ = 0;                // moving mean of what Seen calls so
+  std::uint64_t refused_since_ = 0;  // since the thread took a batch: it read those, too
   Seen seen_;
   Micros began_, busy_{0};
   std::vector<std::uint32_t> latencies_ = std::vector<std::uint32_t>(kBuckets);
