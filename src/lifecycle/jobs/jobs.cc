@@ -262,7 +262,10 @@ void Jobs::store_checkpoint(JobId id) {
   hands_->keep_beside([this, one = std::move(one)] {
     auto stored = one.stored;
     try {
-      stored = launches_.store_checkpoint(one.record, one.stored);
+      // A job that has succeeded needs it no more.
+      const auto now = store_.find(one.record.id);
+      if (!now || (now->life.verdict != name_of(Phase::succeeded) && now->life.phase != Phase::succeeded))
+        stored = launches_.store_checkpoint(one.record, one.stored);
     } catch (const std::exception& e) {
       log::warn("checkpoint_not_stored", {{"job", one.record.id.str()}, {"why", e.what()}});
     }
