@@ -119,7 +119,7 @@ TEST_F(JobsTest, WhatAJobLeavesIsKeptInItsRun) {
 TEST_F(JobsTest, AStoredCheckpointOutlivesItsDirectory) {
   executor->run_for(seconds(1000), seconds(1000));
   FakeFaults faults;
-  faults.saves_unasked = 1;
+  faults.fails = 1;
   executor->set_faults(faults);
   JobSpec spec;
   spec.checkpoint.store_us = 60'000'000;
@@ -140,11 +140,15 @@ TEST_F(JobsTest, AStoredCheckpointOutlivesItsDirectory) {
   await([&] { return stored().size() == 1; });
   std::ofstream(checkpoint / "rank0/8") << "weights of step 8";
   fs::remove(checkpoint / "rank0/7");
-  base.clock.advance(seconds(1001));  // it exits with 75, and what it had saved by then is stored, too
-  await([&] { return stored().size() == 1 && stored()[0].name.ends_with("/rank0/8"); });
-  EXPECT_EQ(jobs->job(kFlights, id).life.epoch, 1) << "it waits a while before it is started again";
-  fs::remove_all(checkpoint);
-  EXPECT_EQ(after(id, [](const Record& record) { return runs(record) && record.life.epoch == 2; }).life.epoch, 2);
+  base.clock.advance(seconds(1001));  // it fails, and what it had saved by then is stored, too
+  EXPECT_EQ(after(id, over).life.phase, Phase::failed);
+  ASSERT_EQ(stored().size(), 1u);
+  EXPECT_TRUE(stored()[0].name.ends_with("/rank0/8"));
+  fs::remove_all(dir / ("jobs/" + id.str()));
+  base.database->write(base.act("job.requeue"), [&](sql::Writer& writer) {
+    jobs->wish(writer, kFlights, {id, "requeue", "user/ada"});
+  });
+  EXPECT_EQ(after(id, runs).life.epoch, 2);
   std::ifstream file(checkpoint / "rank0/8");
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "weights of step 8");
   base.clock.advance(seconds(1001));

@@ -403,6 +403,7 @@ void Launches::tidy(const Record& record) {
       if (record.spec->checkpoint.store_us > 0) checkpoints_.drop(record);
       return;
     }
+    if (record.spec->checkpoint.store_us > 0) checkpoints_.store(record, at + "/checkpoint", "");
     for (const auto& entry : fs::directory_iterator(at))
       if (entry.path().filename() != "checkpoint") fs::remove_all(entry.path());
     if (fs::is_empty(fs::path(at) / "checkpoint")) fs::remove_all(at);

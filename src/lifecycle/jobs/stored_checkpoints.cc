@@ -39,6 +39,7 @@ StoredCheckpoints::StoredCheckpoints(vault::Vault& vault, Metrics& metrics)
                                 "Checkpoints of jobs brought back from the blob store.")) {}
 
 std::string StoredCheckpoints::store(const Record& record, const std::string& directory, const std::string& known) {
+  Lock lock(mus_[std::hash<JobId>{}(record.id) % mus_.size()]);
   if (!std::filesystem::exists(directory)) return known;
   auto files = sys::open_files(directory);
   const auto paths = files_below(*files);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <functional>
 #include <string>
 
 #include "foundation/base/metrics.h"
+#include "foundation/base/mutex.h"
 #include "governance/vault/vault.h"
 #include "lifecycle/jobs/record.h"
 
@@ -12,7 +14,7 @@ namespace falaj::jobs {
 
 // Copies of checkpoint directories in the vault: by content, sealed, in the project's zone and in backups. A job whose
 // directory is gone, with a disk or because it moved to another executor, goes on from there. What a later copy has in
-// common with the one before takes no room. Thread-safe; for one job one call at a time.
+// common with the one before takes no room. Thread-safe.
 class StoredCheckpoints {
  public:
   StoredCheckpoints(vault::Vault& vault, Metrics& metrics);
@@ -27,6 +29,7 @@ class StoredCheckpoints {
 
  private:
   vault::Vault& vault_;
+  std::array<Mutex, 64> mus_;  // by job: of two copies made at once an older list of files could undo the newer
   Counter &stored_, &stored_bytes_, &restored_;
 };
 
