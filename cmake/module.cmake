@@ -21,7 +21,7 @@ set(FALAJ_BUSY foundation/base foundation/crypto foundation/net foundation/stats
 # tests count what sanitizers are too slow for: ./test runs their tests in the release build, too. Tests of all others it
 # runs where they find most, under the sanitizers; `./test unit` runs all of them in the release build.
 set(FALAJ_OPTIMISED foundation/stats lifecycle/lookup lifecycle/schedule lifecycle/traffic lifecycle/watch compute/graph
-    compute/infer compute/loader compute/train api)
+    compute/infer compute/loader compute/train api apps/falaj)
 
 # Directories that wait for people, disks and other programs: the release build optimises these less, which takes a quarter
 # less to compile.
