@@ -18,11 +18,12 @@ namespace falaj::api {
 // One API call after it was admitted: who asks, for what, and the way to change something in their name.
 class Call {
  public:
-  Call(Platform& platform, const Route& route, const net::Head& head, PathParameters parameters,
+  Call(Platform& platform, const Route& route, const net::Request& request, PathParameters parameters,
        std::optional<iam::Identity> caller)
       : platform_(platform),
         route_(route),
-        head_(head),
+        head_(request.head),
+        must_not_wait_(request.must_not_wait),
         parameters_(std::move(parameters)),
         caller_(std::move(caller)) {}
 
@@ -35,6 +36,12 @@ class Call {
 
   bool allows(std::string_view action, const iam::Scope& resource) const;
   void require(std::string_view action, const iam::Scope& resource) const;  // throws denied
+
+  // Said by handlers of Place::here_first before they write, or ask somebody over the network: what was done so far is
+  // done again where it may wait.
+  void will_wait() const {
+    if (must_not_wait_) throw net::MustWait();
+  }
 
   sql::Act act(std::string resource) const;
   // What the audit log says when this call is refused after all. A handler says what it is about once it knows.
@@ -84,6 +91,7 @@ class Call {
   Platform& platform_;
   const Route& route_;
   const net::Head& head_;
+  const bool must_not_wait_;
   const PathParameters parameters_;
   const std::optional<iam::Identity> caller_;
   std::string about_;

@@ -56,8 +56,9 @@ vault::Where where_in_path(const Call& call) {
 
 // Every read and write of it is declared here, so what it cannot read is said as it says it.
 using Handler = std::function<std::string(Call&, const vault::Where&, const json::object&)>;
-void add(Routes& routes, std::string_view path, Audit audit, std::string_view summary, Handler handler) {
-  routes.add_foreign({Method::post, path, Permission::signed_in(), kBodyMax, audit, Place::worker, summary}, {},
+void add(Routes& routes, std::string_view path, Audit audit, std::string_view summary, Handler handler,
+         Place place = Place::worker) {
+  routes.add_foreign({Method::post, path, Permission::signed_in(), kBodyMax, audit, place, summary}, {},
                      [handler = std::move(handler)](Call& call, net::Request& request) {
                        try {
                          const auto text = request.body.read_all();
@@ -146,6 +147,7 @@ std::string get(Platform& platform, Call& call, const vault::Where& where, const
   const auto* given = in.if_contains("entities");
   if (!given) throw Error(Code::invalid, "entities: is missing");
   const auto entities = entities_of(*wanted, *given, OtherColumns::ignored);
+  will_read(platform, call, *wanted, entities.size());
   const bool full = flag_of(in, "full_feature_names");
   std::string now;
   lookup::append_time(now, platform.clock.wall().count());
@@ -235,11 +237,13 @@ std::string materialise(Platform& platform, Call& call, const vault::Where& wher
 }  // namespace
 
 void add_feast_routes(Routes& routes, Platform& platform) {
-  add(routes, "/feast/{tenant}/{project}/get-online-features", Audit::read(),
+  add(
+      routes, "/feast/{tenant}/{project}/get-online-features", Audit::read(),
       "Features now, as Feast's server says it.",
       [&platform](Call& call, const vault::Where& where, const json::object& in) {
         return get(platform, call, where, in);
-      });
+      },
+      Place::here_first);
   add(routes, "/feast/{tenant}/{project}/push", Audit::verb("features.push"), "Push rows of a data frame.",
       [&platform](Call& call, const vault::Where& where, const json::object& in) -> std::string {
         if (const auto to = text_of(in, "to"); !to.empty() && to != "online" && to != "online_and_offline")

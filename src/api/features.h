@@ -15,6 +15,8 @@ namespace falaj::api {
 // what is about people is recorded here.
 std::shared_ptr<const features::Selection> selected(Platform& platform, Call& call, const vault::Where& where,
                                                     const std::string& service, const std::vector<std::string>& names);
+// Before so many entities are read: not on a thread that must not wait, when that takes long.
+void will_read(Platform& platform, const Call& call, const features::Selection& wanted, std::size_t entities);
 // {"origin": ["SEA", ...], ...}: by column, typed as the keys of those views are.
 enum class OtherColumns { refused, ignored };
 features::Entities entities_of(const features::Selection& wanted, const json::value& given,

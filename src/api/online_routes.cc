@@ -246,6 +246,7 @@ std::string get(Platform& platform, Call& call, const GetIn& in) {
   const auto where = project_of(call);
   const auto wanted = selected(platform, call, where, in.service, in.features);
   const auto entities = entities_of(*wanted, in.entities);
+  will_read(platform, call, *wanted, entities.size());
   FeatureText text(*wanted, entities.size(), kWords);
   const auto as_of_us = platform.online.views().get(*wanted, entities, time_of(in.as_of, "as_of"), text);
   constexpr std::size_t kColumnBytes = 128;
@@ -361,9 +362,14 @@ std::shared_ptr<const features::Selection> selected(Platform& platform, Call& ca
   auto& definitions = platform.online.definitions();
   if (!service.empty()) call.require("feature.read", scope_of(where, "FeatureService", service));
   // Before anything is looked up: whoever may not read a view is not told whether there is one.
-  for (const auto& name : names)
-    if (const auto named = features::parse_feature_name(name))
-      call.require("feature.read", scope_of(where, "FeatureView", named->view));
+  std::string allowed;  // the view that was asked about last: many features of one are asked for together
+  for (const auto& name : names) {
+    if (!allowed.empty() && name.starts_with(allowed) && name[allowed.size()] == ':') continue;
+    auto named = features::parse_feature_name(name);
+    if (!named) continue;
+    call.require("feature.read", scope_of(where, "FeatureView", named->view));
+    allowed = std::move(named->view);
+  }
   auto wanted = service.empty() ? definitions.select(where, names) : definitions.select_service(where, service);
   bool personal = false;
   for (const auto& view : *wanted) {
@@ -371,11 +377,20 @@ std::shared_ptr<const features::Selection> selected(Platform& platform, Call& ca
     personal |= view.from->personal();
   }
   if (personal) {
+    call.will_wait();
     auto act = call.act(where.scope().str());
     act.verb = "features.read";
     platform.database.write(act, [](sql::Writer&) {});
   }
   return wanted;
+}
+
+void will_read(Platform& platform, const Call& call, const features::Selection& wanted, std::size_t entities) {
+  constexpr std::size_t kShort =
+      1000;  // values, read in tens of microseconds: less than changing the thread twice takes
+  std::size_t features = 0;
+  for (const auto& view : wanted) features += view.features.size();
+  if (entities * features > kShort || platform.online.views().store().is_elsewhere()) call.will_wait();
 }
 
 features::Entities entities_of(const features::Selection& wanted, const json::value& given, OtherColumns others) {
@@ -423,7 +438,7 @@ features::Entities entities_of(const features::Selection& wanted, const json::va
 void add_online_routes(Routes& routes, Platform& platform) {
   routes.add_written<GetIn, GetOut>(
       {Method::post, "/v1/features/get", Permission::signed_in("{scope}"), BodyLimit{kGetBytesMax}, Audit::read(),
-       Place::worker, "Features of entities as they are known now."},
+       Place::here_first, "Features of entities as they are known now."},
       [&platform](Call& call, const GetIn& in) { return get(platform, call, in); });
   routes.add<PushIn, PushOut>(
       {Method::post, "/v1/features/push", Permission::signed_in("{scope}"), BodyLimit{kPushBytesMax},

@@ -137,12 +137,13 @@ net::Admission ApiService::deny(const Route& route, const net::Head& head, const
 net::Response ApiService::run(const Route& route, net::Request& request, PathParameters parameters,
                               std::optional<iam::Identity> caller) {
   const auto& head = request.head;
-  Call call(platform_, route, head, std::move(parameters), std::move(caller));
+  Call call(platform_, route, request, std::move(parameters), std::move(caller));
   try {
     try {
       return route.handle(call, request);
     } catch (const Error& e) {
       if (e.code() != Code::denied && e.code() != Code::unauthenticated) throw;
+      call.will_wait();
       limit_denials(head);
       return record_denial(call.denied_act(), e, head);
     }
@@ -199,6 +200,7 @@ net::Admission ApiService::admit(const net::Head& head) {
   admission.place = route.place;
   admission.handle = [this, &route, parameters = std::move(match.parameters),
                       caller = std::move(caller)](net::Request& request) mutable {
+    if (request.must_not_wait) return run(route, request, parameters, caller);  // perhaps not the last time
     return run(route, request, std::move(parameters), std::move(caller));
   };
   return admission;

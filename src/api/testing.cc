@@ -107,9 +107,16 @@ Answer ask(net::Service& service, const Question& question) {
   if (admission.refusal) {
     response = std::move(*admission.refusal);
   } else {
-    PiecesOf body(question.body, admission.body_bytes_max);
-    net::Request request{std::move(head), body};
-    response = admission.handle(request);
+    const auto handle = [&](bool must_not_wait) {
+      PiecesOf body(question.body, admission.body_bytes_max);
+      net::Request request{head, body, must_not_wait};
+      response = admission.handle(request);
+    };
+    try {
+      handle(admission.place == net::Place::here_first);
+    } catch (const net::MustWait&) {
+      handle(false);
+    }
   }
   answer.status = response.status;
   answer.headers = response.headers;

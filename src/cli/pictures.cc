@@ -66,8 +66,8 @@ bool begin_jpeg(jpeg_decompress_struct& jpeg, JpegFailure& failure, std::FILE* f
   jpeg_create_decompress(&jpeg);
   jpeg_stdio_src(&jpeg, file);
   jpeg_read_header(&jpeg, TRUE);
-  if (channels == 0) channels = jpeg.num_components == 1 ? 1 : 3;
-  jpeg.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  const bool gray = channels == 1 || (channels == 0 && jpeg.num_components == 1);
+  jpeg.out_color_space = gray ? JCS_GRAYSCALE : JCS_RGB;
   jpeg_start_decompress(&jpeg);
   return true;
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "foundation/base/error.h"
 #include "foundation/base/json.h"
 #include "lifecycle/schedule/predict.h"
 #include "lifecycle/schedule/simulate.h"
@@ -185,11 +186,16 @@ void replay(const std::string& path) {
 
 int main(int count, char** arguments) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  for (int i = 1; i < count; ++i) falaj::schedule::replay(arguments[i]);
-  if (count > 1) return 0;
-  std::vector<falaj::schedule::PassTime> passes;
-  for (const int pending : {1'000, 10'000, 100'000}) passes.push_back(falaj::schedule::one_pass(pending));
-  falaj::schedule::plot_growth(passes);
-  falaj::schedule::decide_a_million(100'000, 1'000);
-  falaj::schedule::decide_a_million(1'000'000, 10'000);
+  try {
+    for (int i = 1; i < count; ++i) falaj::schedule::replay(arguments[i]);
+    if (count > 1) return 0;
+    std::vector<falaj::schedule::PassTime> passes;
+    for (const int pending : {1'000, 10'000, 100'000}) passes.push_back(falaj::schedule::one_pass(pending));
+    falaj::schedule::plot_growth(passes);
+    falaj::schedule::decide_a_million(100'000, 1'000);
+    falaj::schedule::decide_a_million(1'000'000, 10'000);
+  } catch (const falaj::Error& error) {
+    std::fprintf(stderr, "schedule_bench: %s\n", error.what());
+    return 2;
+  }
 }

@@ -100,7 +100,10 @@ inline constexpr std::size_t kPieceBytes = 256 * 1024;
 struct Request {
   Head head;
   BodyReader& body;
+  bool must_not_wait = false;  // who would have to wait throws MustWait: Place::here_first
 };
+// Nothing has happened yet: the request begins again on a worker. Never thrown where waiting is allowed.
+struct MustWait {};
 
 // Gives the next piece of a body, empty at the end. Runs on a worker thread, one call at a time.
 using BodySource = std::function<Bytes()>;
@@ -130,10 +133,11 @@ struct RangeReply {
 RangeReply apply_range(const Head& head, std::uint64_t size);
 
 enum class Place {
-  here,    // on the I/O thread: only for work in memory or one indexed read, never a write; a body longer than
-           // kPieceBytes is not held in memory, so such a request goes to a worker all the same
-  worker,  // on the worker pool: may block
-  later,   // begun on the I/O thread and answered when the answer is there; the whole body is in memory
+  here,        // on the I/O thread: only for work in memory or one indexed read, never a write; a body longer than
+               // kPieceBytes is not held in memory, so such a request goes to a worker all the same
+  here_first,  // on the I/O thread, and again on a worker when the handler finds that it would wait (MustWait)
+  worker,      // on the worker pool: may block
+  later,       // begun on the I/O thread and answered when the answer is there; the whole body is in memory
 };
 
 // The I/O thread that a request came on, for handlers that answer later.

@@ -79,6 +79,31 @@ TEST(Server, AnswersOnBothPlacesAndKeepsTheConnection) {
   }
 }
 
+TEST(Server, BeginsAgainWhereItMayWait) {
+  TestServer test;
+  Mutex mu;
+  std::vector<std::thread::id> began;
+  test.service.on_admit = [&](const Head&) {
+    return run(Place::here_first, kBodyMax, [&](Request& request) {
+      const auto body = request.body.read_all();
+      {
+        Lock lock(mu);
+        began.push_back(std::this_thread::get_id());
+      }
+      if (request.must_not_wait && body == "slow") throw MustWait();
+      return text_response(200, request.head.path + " " + body);
+    });
+  };
+  auto c = test.connect();
+  EXPECT_EQ(c.ask(post("/quick", "quick")).body, "/quick quick");
+  EXPECT_EQ(began.size(), 1U);
+  EXPECT_EQ(c.ask(post("/first", "slow")).body, "/first slow") << "with the whole body and the same head";
+  ASSERT_EQ(began.size(), 3U);
+  EXPECT_EQ(began[0], began[1]) << "tried where it was read";
+  EXPECT_NE(began[1], began[2]);
+  EXPECT_EQ(c.ask(post("/again", "quick")).body, "/again quick");
+}
+
 TEST(Server, AnswersPipelinedRequestsInOrder) {
   Echo test;
   auto c = test.connect();

@@ -265,10 +265,11 @@ Task<Session::Next> Session::answer(Admission& admission) {
       co_await run_streaming(admission);
     } else {
       MemoryBody body(body_text_);
-      if (admission.place == Place::here)
-        response_ = call(admission, body);
-      else
+      const bool here = admission.place != Place::worker && call(admission, body, admission.place == Place::here_first);
+      if (!here) {
+        body = MemoryBody(body_text_);
         co_await run_on_worker(shared_.workers, admission, body);
+      }
     }
   }
   if (body_.trouble == Trouble::gone) co_return finish(kClientGone, Next::close);
@@ -276,19 +277,22 @@ Task<Session::Next> Session::answer(Admission& admission) {
   co_return co_await respond();
 }
 
-// Runs the handler; on whichever thread calls it. Moves the head there and back.
-Response Session::call(const Admission& admission, BodyReader& body) noexcept {
-  Request request{std::move(head_), body};
-  Response response;
+// Runs the handler, which makes response_, on whichever thread calls it. Moves the head there and back. False when it
+// would have to wait and must not.
+bool Session::call(const Admission& admission, BodyReader& body, bool must_not_wait) noexcept {
+  Request request{std::move(head_), body, must_not_wait};
+  bool answered = true;
   try {
-    response = admission.handle(request);
-    compress(request.head, response);
+    response_ = admission.handle(request);
+    compress(request.head, response_);
+  } catch (const MustWait&) {
+    answered = false;
   } catch (const std::exception& error) {
     if (!pipe_ || !pipe_->failed()) log::error("handler_failed", {{"path", request.head.path}, {"what", error.what()}});
-    response = error_response(500, Error(Code::internal, "internal error"), request.head.request_id);
+    response_ = error_response(500, Error(Code::internal, "internal error"), request.head.request_id);
   }
   head_ = std::move(request.head);
-  return response;
+  return answered;
 }
 
 Task<std::size_t> Session::receive(asio::mutable_buffer into) {
@@ -359,7 +363,7 @@ void Session::wake() {
 Task<void> Session::run_on_worker(WorkerPool& pool, const Admission& admission, BodyReader& body) {
   bool done = false;
   const auto work = [&] {
-    response_ = call(admission, body);
+    call(admission, body, false);
     // The last touch from this thread: once `done` is seen, the coroutine goes on and what it captured is gone.
     asio::post(stream_.executor(), [this, &done] {
       done = true;

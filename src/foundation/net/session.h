@@ -135,7 +135,7 @@ class Session {
   Next finish(int status, Next next);
   Admission admit() noexcept;
   void begin_later(const Admission& admission) noexcept;
-  Response call(const Admission& admission, BodyReader& body) noexcept;
+  bool call(const Admission& admission, BodyReader& body, bool must_not_wait) noexcept;
   Response refusal(int status, Code code, std::string_view why);
   Response trouble_response();
   std::optional<Response> check_names();

@@ -189,7 +189,8 @@ std::shared_ptr<const Selection> Definitions::keep_selection(const std::string& 
 std::shared_ptr<const Selection> Definitions::select(const Where& where, const std::vector<std::string>& features) {
   // With their lengths: whatever is in them, lists that differ have names that do.
   auto name = fmt::format("list {}/{}", where.tenant.str(), where.project.str());
-  for (const auto& feature : features) name += fmt::format(" {}:{}", feature.size(), feature);
+  for (const auto& feature : features)
+    name.append(" ").append(std::to_string(feature.size())).append(":").append(feature);
   if (name.size() > kSelectionNameMax) return std::make_shared<const Selection>(make_selection(where, features));
   if (auto kept = find_selection(name, nullptr, where)) return kept;
   return keep_selection(name, nullptr, make_selection(where, features));

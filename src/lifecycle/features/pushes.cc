@@ -13,6 +13,7 @@
 #include "foundation/base/log.h"
 #include "foundation/crypto/aead.h"
 #include "lifecycle/features/event_cursor.h"
+#include "lifecycle/features/plain_rows.h"
 #include "lifecycle/features/push_room.h"
 #include "lifecycle/features/view_checks.h"
 #include "lifecycle/lookup/values.h"
@@ -47,7 +48,7 @@ struct Pushes::Typed {
 
 struct Pushes::Changes {
   std::shared_ptr<const Definition> definition;
-  std::vector<std::pair<Bytes, std::vector<lookup::Happened>>> entities;
+  EntityEvents entities;
 };
 
 struct Pushes::Queued {
@@ -169,6 +170,10 @@ Pushes::Typed Pushes::typed(const data::DatasetSpec& spec, const std::string& da
 
 Pushes::Changes Pushes::evaluate(const Typed& rows, std::shared_ptr<const Definition> definition) {
   Changes out{std::move(definition), {}};
+  if (const auto plain = PlainRows::of(out.definition->spec, out.definition->plan, rows.schema)) {
+    out.entities = plain->events(*out.definition->view, rows.rows);
+    return out;
+  }
   rooms_->with(rows, [&](PushRoom& room) {
     // Looked at anew each time: DuckDB folds what it knows of the rows that are there into a prepared statement, and
     // would answer by it for others.

@@ -167,6 +167,7 @@ class RedisStore final : public Store {
       : probe_(metrics), pool_(options, RedisConnection::For::writing, probe_), keys_(options.key_prefix) {}
 
   std::string key_prefix() const override { return keys_.prefix(); }
+  bool is_elsewhere() const override { return true; }
 
   std::unique_ptr<Snapshot> snapshot() override { return std::make_unique<RedisSnapshot>(pool_, keys_); }
 

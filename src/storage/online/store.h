@@ -71,6 +71,8 @@ class Store : public Reader {
  public:
   // What all its keys begin with, where others keep theirs beside them; "": it has files of its own.
   virtual std::string key_prefix() const { return ""; }
+  // Whether reads wait for an answer over the network.
+  virtual bool is_elsewhere() const { return false; }
   // Keeps of every entity the row of the latest event; of the same event the one created last; of the same creation the
   // one written last. Late and repeated events therefore may come in any order. Returns how many rows were stored.
   // All or nothing in LMDB; in Redis each row for itself: after an error, put the same again.
