@@ -156,6 +156,27 @@ TEST_F(JobsTest, AStoredCheckpointOutlivesItsDirectory) {
   await([&] { return stored().empty(); });
 }
 
+TEST_F(JobsTest, AStoredCheckpointStaysWhenItsDirectoryIsLostWhileTheJobRuns) {
+  executor->run_for(seconds(1000), seconds(1000));
+  JobSpec spec;
+  spec.checkpoint.store_us = 60'000'000;
+  const auto id = submit(spec)[0].id;
+  after(id, runs, false);
+  const auto home = fs::path(dir / ("jobs/" + id.str()));
+  const auto stored = [&] { return base.vault->list(kFlights, "@job/" + id.str() + "/", "", 10).size(); };
+  std::ofstream(home / "checkpoint/1") << "weights";
+  base.clock.advance(seconds(61));
+  for (const auto until = real.now() + kPatience; stored() == 0 && real.now() < until;) jobs->follow();
+  fs::remove_all(home);
+  for (int copies = 0; copies < 3; ++copies) {
+    base.clock.advance(seconds(61));
+    jobs->follow();
+    EXPECT_EQ(stored(), 1u);
+  }
+  jobs.reset();  // has done what it had begun
+  EXPECT_EQ(stored(), 1u);
+}
+
 TEST_F(JobsTest, StoredCheckpointsOfJobsThatFailedGoInTheEnd) {
   executor->run_for(seconds(1000), seconds(1000));
   FakeFaults faults;

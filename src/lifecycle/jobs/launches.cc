@@ -387,9 +387,7 @@ void Launches::keep(const Record& record) {
 }
 
 std::string Launches::store_checkpoint(const Record& record, const std::string& known) {
-  auto stored = checkpoints_.store(record, home(record) + "/checkpoint", known);
-  if (!fs::exists(home(record))) checkpoints_.drop(record);  // it succeeded meanwhile
-  return stored;
+  return checkpoints_.store(record, home(record) + "/checkpoint", known);
 }
 
 void Launches::tidy(const Record& record) {

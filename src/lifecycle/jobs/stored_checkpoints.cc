@@ -38,8 +38,12 @@ StoredCheckpoints::StoredCheckpoints(vault::Vault& vault, Metrics& metrics)
       restored_(metrics.counter("falaj_jobs_checkpoints_restored_total",
                                 "Checkpoints of jobs brought back from the blob store.")) {}
 
+Mutex& StoredCheckpoints::mutex_of(const Record& record) {
+  return mus_[std::hash<JobId>{}(record.id) % mus_.size()];
+}
+
 std::string StoredCheckpoints::store(const Record& record, const std::string& directory, const std::string& known) {
-  Lock lock(mus_[std::hash<JobId>{}(record.id) % mus_.size()]);
+  Lock lock(mutex_of(record));
   if (!std::filesystem::exists(directory)) return known;
   auto files = sys::open_files(directory);
   const auto paths = files_below(*files);
@@ -76,7 +80,10 @@ void StoredCheckpoints::restore(const Record& record, const std::string& directo
   log::info("checkpoint_restored", {{"job", record.id.str()}, {"files", std::to_string(found)}});
 }
 
-void StoredCheckpoints::drop(const Record& record) { remove_all(vault_, record.where, root_of(record)); }
+void StoredCheckpoints::drop(const Record& record) {
+  Lock lock(mutex_of(record));  // after a copy that is being made
+  remove_all(vault_, record.where, root_of(record));
+}
 
 std::size_t StoredCheckpoints::sweep(const Where& where, const std::function<bool(JobId)>& is_live,
                                      std::int64_t before_us) {

@@ -23,11 +23,13 @@ class StoredCheckpoints {
   // that is put there by renaming is stored whole.
   std::string store(const Record& record, const std::string& directory, const std::string& known);
   void restore(const Record& record, const std::string& directory);  // into an empty one; nothing when there is none
-  void drop(const Record& record);
+  void drop(const Record& record);  // once its directory is gone: nothing is stored of it afterwards
   // Of jobs of this project that live no more and whose copy is older. How many files.
   std::size_t sweep(const Where& where, const std::function<bool(JobId)>& is_live, std::int64_t before_us);
 
  private:
+  Mutex& mutex_of(const Record& record);
+
   vault::Vault& vault_;
   std::array<Mutex, 64> mus_;  // by job: of two copies made at once an older list of files could undo the newer
   Counter &stored_, &stored_bytes_, &restored_;
