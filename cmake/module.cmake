@@ -51,7 +51,7 @@ endfunction()
 # What ./test builds is united, the release build in 510 s of processor time instead of 950. That each file includes what
 # it uses is read by tools/check, and proven by builds without FALAJ_UNITED, as developers make them (debug, clang).
 set(FALAJ_UNITED OFF CACHE BOOL "Compile several files of a directory at once")
-set(FALAJ_UNITED_BYTES 131072 CACHE STRING "How many bytes of source at most are compiled as one")
+set(FALAJ_UNITED_BYTES 262144 CACHE STRING "How many bytes of source at most are compiled as one")
 function(falaj_united target out)
   if(NOT FALAJ_UNITED)
     set(${out} ${ARGN} PARENT_SCOPE)

@@ -26,7 +26,7 @@ struct GetIn {
   json::value entities;
   std::string as_of;
 };
-struct ColumnOut {
+struct OnlineColumnOut {
   std::string view, feature, type;
   std::vector<json::value> values;
   std::vector<std::string> statuses;
@@ -35,7 +35,7 @@ struct ColumnOut {
 struct GetOut {
   std::int64_t entities = 0;
   std::string as_of;
-  std::vector<ColumnOut> columns;
+  std::vector<OnlineColumnOut> columns;
 };
 struct PushIn {
   std::string dataset, source, id, as_of;
@@ -104,15 +104,15 @@ struct Shape<GetIn> {
   }
 };
 template <>
-struct Shape<ColumnOut> {
+struct Shape<OnlineColumnOut> {
   static constexpr std::string_view name = "FeatureColumn";
   static Fields fields() {
-    return {field("view", &ColumnOut::view, "Of which view."),
-            field("feature", &ColumnOut::feature, "Which feature."),
-            field("type", &ColumnOut::type, "What it holds."),
-            field("values", &ColumnOut::values, "One for each entity; null where there is none."),
-            field("statuses", &ColumnOut::statuses, "present, null, missing or expired."),
-            field("times", &ColumnOut::times, "When the newest row happened; empty for windows and what is missing.")};
+    return {field("view", &OnlineColumnOut::view, "Of which view."),
+            field("feature", &OnlineColumnOut::feature, "Which feature."),
+            field("type", &OnlineColumnOut::type, "What it holds."),
+            field("values", &OnlineColumnOut::values, "One for each entity; null where there is none."),
+            field("statuses", &OnlineColumnOut::statuses, "present, null, missing or expired."),
+            field("times", &OnlineColumnOut::times, "When the newest row happened; empty for windows and what is missing.")};
   }
 };
 template <>

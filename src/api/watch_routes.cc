@@ -101,7 +101,7 @@ struct ValueOut {
   std::string value;
   double reference = 0, window = 0;
 };
-struct ColumnOut {
+struct WatchedColumnOut {
   std::string column, variant;
   std::int64_t version = 0, window = 0;
   std::string from, until, compared_with;
@@ -319,8 +319,8 @@ struct Shape<ValueOut> {
   }
 };
 template <>
-struct Shape<ColumnOut> {
-  using T = ColumnOut;
+struct Shape<WatchedColumnOut> {
+  using T = WatchedColumnOut;
   static constexpr std::string_view name = "ColumnComparison";
   static Fields fields() {
     return {field("column", &T::column, "Its name."),
@@ -399,7 +399,7 @@ SideOut side_of(const traffic::ColumnSketch& sketch, double effect) {
   return {static_cast<std::int64_t>(sketch.rows), static_cast<std::int64_t>(sketch.missing), effect};
 }
 
-void compare_numbers(ColumnOut& out, const stats::Quantiles& was, const stats::Quantiles& is) {
+void compare_numbers(WatchedColumnOut& out, const stats::Quantiles& was, const stats::Quantiles& is) {
   for (const double share : kShownShares) {
     QuantileOut one{share, std::nullopt, std::nullopt};
     if (was.count() > 0) one.reference = was.quantile(share);
@@ -423,7 +423,7 @@ void compare_numbers(ColumnOut& out, const stats::Quantiles& was, const stats::Q
   }
 }
 
-void compare_texts(ColumnOut& out, const stats::Frequent& was, const stats::Frequent& is) {
+void compare_texts(WatchedColumnOut& out, const stats::Frequent& was, const stats::Frequent& is) {
   std::vector<std::string> names;
   for (const auto* side : {&is, &was})
     for (const auto& entry : side->top(kTopValuesMax))
@@ -437,8 +437,8 @@ void compare_texts(ColumnOut& out, const stats::Frequent& was, const stats::Freq
   }
 }
 
-ColumnOut out_of(const std::string& column, const watch::ColumnPair& pair) {
-  ColumnOut out;
+WatchedColumnOut out_of(const std::string& column, const watch::ColumnPair& pair) {
+  WatchedColumnOut out;
   out.column = column;
   out.variant = pair.variant;
   out.version = pair.version;
@@ -508,7 +508,7 @@ void add_watch_routes(Routes& routes, Platform& platform) {
                                w.labels, std::move(w.metrics)});
         return out;
       });
-  routes.add<ColumnIn, ColumnOut>({Method::get, "/v1/monitors/{name}/columns/{column}", one, none, Audit::read(),
+  routes.add<ColumnIn, WatchedColumnOut>({Method::get, "/v1/monitors/{name}/columns/{column}", one, none, Audit::read(),
                                    Place::worker, "One column of a window beside its reference."},
                                   [&watch](Call& call, const ColumnIn& in) {
                                     const auto column = call.parameter("column");

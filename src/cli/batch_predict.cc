@@ -25,10 +25,8 @@ constexpr std::uint64_t kPartRowsMax = 20'000, kPartRowsMin = 100, kParts = 9'00
 constexpr std::uint64_t kReadBytes = 8 << 20;  // of values, at most about
 constexpr std::uint64_t kPackedTimes = 8;      // how much longer values may be than in a file
 constexpr std::size_t kAskRows = 256;          // in one request
-constexpr std::size_t kUnderWay = 4;           // requests at once
-constexpr int kAskTries = 8, kStoreTries = 4;  // a server that is started again is waited for
+constexpr int kStoreTries = 4;
 constexpr std::string_view kModelColumn = "model_version";
-constexpr std::int64_t kReadTimeUs = 600'000'000;
 
 std::string sql_name(std::string_view name) {
   std::string out = "\"";

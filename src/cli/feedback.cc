@@ -13,8 +13,6 @@
 namespace falaj::cli {
 namespace {
 
-constexpr std::size_t kLabelsAtOnce = 5'000;
-
 std::string feedback_path(const std::string& name, std::string_view what) {
   return fmt::format("/v1/serving/endpoints/{}/{}", client::path_element(name), what);
 }

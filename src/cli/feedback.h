@@ -8,6 +8,8 @@
 
 namespace falaj::cli {
 
+inline constexpr std::size_t kLabelsAtOnce = 5'000;  // in one call
+
 // endpoint label, predictions, experiment
 void add_endpoint_feedback(CLI::App& endpoint, Session& session);
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/feedback.h"
 #include "cli/progress.h"
 #include "cli/serving_target.h"
 #include "foundation/base/error.h"
@@ -17,9 +18,7 @@ namespace falaj::cli {
 namespace {
 
 constexpr std::uint64_t kPageRows = 20'000;
-constexpr std::size_t kUnderWay = 4, kLabelsTogether = 2'000, kLabelsAtOnce = 5'000;
-constexpr int kAskTries = 8;
-constexpr std::int64_t kReadTimeUs = 600'000'000;
+constexpr std::size_t kLabelsTogether = 2'000;
 
 struct ReplayOptions {
   std::string name, query, label, known, time, server;

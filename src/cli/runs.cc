@@ -44,13 +44,13 @@ std::string metric_path(const std::string& id, const std::string& key) {
   return path;
 }
 
-struct ListOptions {
+struct RunListOptions {
   std::vector<std::string> experiments, order_by;
   std::string filter, metric, view = "active", name;
   std::int64_t limit = 20;
 };
 
-void list_experiments(Session& session, const ListOptions& options) {
+void list_experiments(Session& session, const RunListOptions& options) {
   client::Query query{{"scope", session.project_scope()}, {"view", options.view}};
   if (!options.filter.empty()) query.emplace_back("filter", options.filter);
   for (const auto& order : options.order_by) query.emplace_back("order_by", order);
@@ -88,7 +88,7 @@ void show_experiment(Session& session, const std::string& name) {
                        {"tags", "tags"}});
 }
 
-void list_runs(Session& session, const ListOptions& options) {
+void list_runs(Session& session, const RunListOptions& options) {
   client::Query query{{"scope", session.project_scope()}, {"view", options.view}};
   for (const auto& experiment : options.experiments) query.emplace_back("experiment", experiment);
   for (const auto& order : options.order_by) query.emplace_back("order_by", order);
@@ -308,7 +308,7 @@ void plot(Session& session, const PlotOptions& options) {
 }
 
 void add_run_reading(CLI::App& run, Session& session) {
-  auto options = std::make_shared<ListOptions>();
+  auto options = std::make_shared<RunListOptions>();
   auto* ls = run.add_subcommand("ls", "Runs that a filter finds, newest first");
   ls->add_option("-e,--experiment", options->experiments,
                  "Only of this experiment, by name or number; may be repeated");
@@ -418,7 +418,7 @@ std::string run_id_of(Session& session, const std::string& text) {
 }
 
 void add_track_commands(CLI::App& app, Session& session) {
-  auto options = std::make_shared<ListOptions>();
+  auto options = std::make_shared<RunListOptions>();
   auto* experiment = app.add_subcommand("experiment", "Runs that belong together");
   experiment->require_subcommand(1);
   auto* ls = experiment->add_subcommand("ls", "Experiments of the project");

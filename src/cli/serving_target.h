@@ -7,6 +7,11 @@
 
 namespace falaj::cli {
 
+// Of whoever reads many rows of a dataset and asks a server about them.
+inline constexpr std::size_t kUnderWay = 4;  // requests at once
+inline constexpr int kAskTries = 8;          // a server that is started again is waited for
+inline constexpr std::int64_t kReadTimeUs = 600'000'000;
+
 // Where an endpoint answers: which server, and what it calls the endpoint.
 struct ServingTarget {
   client::Target server;

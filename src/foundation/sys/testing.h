@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 
 namespace falaj::sys {
@@ -19,5 +21,9 @@ class TempDir {
  private:
   std::string path_;
 };
+
+// The most memory that a process held which did this and nothing else, so that two sides of a comparison can each be
+// told of. To be called before there are threads or much memory: the process begins as a copy of this one.
+std::uint64_t peak_memory_bytes(const std::function<void()>& work);
 
 }  // namespace falaj::sys

@@ -56,44 +56,77 @@ std::string list(const std::vector<std::string>& names, std::string_view before 
   return out;
 }
 
-// Ten views: the newest row and windows of five keys, as somebody would join them by hand.
+const std::vector<std::vector<std::string>> kKeys{
+    {"origin"}, {"destination"}, {"origin", "destination"}, {"distance"}, {"origin", "distance"}};
+
+// Three million flights and a spine of so many of them. A delay is known on arrival.
+std::unique_ptr<table::Workspace> flights_room(sys::Files& files, const std::string& bytes, std::int64_t rows) {
+  auto room = std::make_unique<table::Workspace>(
+      table::Limits{std::uint64_t{4} << 30, std::uint64_t{16} << 30, 2}, files);
+  room->put("flights", std::make_shared<table::MemorySource>(to_bytes(bytes)));
+  room->run(
+      "CREATE TABLE flights AS SELECT *, date + to_microseconds(((0.6 + distance / 480.0) * 3600 * 1000000)::BIGINT)"
+      " + to_minutes(greatest(delay, 0)) AS known FROM read_parquet('flights')");
+  room->run(
+      fmt::format("CREATE VIEW sample AS SELECT * FROM flights USING SAMPLE reservoir({} ROWS) REPEATABLE (7)", rows));
+  number_spine(*room, "sample", "spine");
+  return room;
+}
+
+// Two views of a key: its newest row, and windows.
+void join_ours(table::Workspace& room, const std::vector<std::string>& key) {
+  auto newest = plan(key);
+  newest.rows = {{"last_delay", "delay", table::Type::int64}};
+  auto windows = plan(key);
+  windows.inputs = {"delay"};
+  windows.windows = Windows(kHour, {{Aggregate::count, 0, 24 * kHour}, {Aggregate::mean, 0, 24 * kHour}});
+  windows.window_names = {"many", "mean"};
+  join_as_of(room, "spine", "date", newest, "ours");
+  room.run("CREATE OR REPLACE TABLE kept AS SELECT * FROM ours");
+  join_as_of(room, "spine", "date", windows, "windows of all");
+  room.run("CREATE OR REPLACE TABLE kept AS SELECT * FROM \"windows of all\"");
+}
+
+// The same as somebody would join them by hand.
+void join_by_hand(table::Workspace& room, const std::vector<std::string>& key) {
+  std::string same;
+  for (const auto& name : key) same += fmt::format("p.{0} = k.{0} AND ", name);
+  room.run(
+      fmt::format("CREATE OR REPLACE TABLE theirs AS WITH k AS (SELECT {0}, date, known, delay FROM flights"
+                  " QUALIFY row_number() OVER (PARTITION BY {0}, known ORDER BY date DESC, delay DESC) = 1)"
+                  " SELECT p.falaj_row, k.delay AS last_delay FROM spine p ASOF LEFT JOIN k ON {1}"
+                  " p.date >= k.known",
+                  list(key), same));
+  room.run(
+      fmt::format("CREATE OR REPLACE TABLE ranged_of_all AS SELECT falaj_row, count(delay) OVER w AS many,"
+                  " avg(delay) OVER w AS mean FROM (SELECT falaj_row, {0}, date AS t, NULL AS delay FROM spine"
+                  " UNION ALL SELECT NULL, {0}, known AS t, delay FROM flights) WINDOW w AS (PARTITION BY {0}"
+                  " ORDER BY t RANGE BETWEEN INTERVAL 24 HOURS PRECEDING AND CURRENT ROW)"
+                  " QUALIFY falaj_row IS NOT NULL",
+                  list(key)));
+}
+
 double all_views(table::Workspace& room) {
-  const std::vector<std::vector<std::string>> keys{
-      {"origin"}, {"destination"}, {"origin", "destination"}, {"distance"}, {"origin", "distance"}};
   double ours = 0, theirs = 0;
-  for (const auto& key : keys) {
-    auto newest = plan(key);
-    newest.rows = {{"last_delay", "delay", table::Type::int64}};
-    auto windows = plan(key);
-    windows.inputs = {"delay"};
-    windows.windows = Windows(kHour, {{Aggregate::count, 0, 24 * kHour}, {Aggregate::mean, 0, 24 * kHour}});
-    windows.window_names = {"many", "mean"};
-    ours += seconds([&] {
-      join_as_of(room, "spine", "date", newest, "ours");
-      room.run("CREATE OR REPLACE TABLE kept AS SELECT * FROM ours");
-      join_as_of(room, "spine", "date", windows, "windows of all");
-      room.run("CREATE OR REPLACE TABLE kept AS SELECT * FROM \"windows of all\"");
-    });
-    std::string same;
-    for (const auto& name : key) same += fmt::format("p.{0} = k.{0} AND ", name);
-    theirs += seconds([&] {
-      room.run(
-          fmt::format("CREATE OR REPLACE TABLE theirs AS WITH k AS (SELECT {0}, date, known, delay FROM flights"
-                      " QUALIFY row_number() OVER (PARTITION BY {0}, known ORDER BY date DESC, delay DESC) = 1)"
-                      " SELECT p.falaj_row, k.delay AS last_delay FROM spine p ASOF LEFT JOIN k ON {1}"
-                      " p.date >= k.known",
-                      list(key), same));
-      room.run(
-          fmt::format("CREATE OR REPLACE TABLE ranged_of_all AS SELECT falaj_row, count(delay) OVER w AS many,"
-                      " avg(delay) OVER w AS mean FROM (SELECT falaj_row, {0}, date AS t, NULL AS delay FROM spine"
-                      " UNION ALL SELECT NULL, {0}, known AS t, delay FROM flights) WINDOW w AS (PARTITION BY {0}"
-                      " ORDER BY t RANGE BETWEEN INTERVAL 24 HOURS PRECEDING AND CURRENT ROW)"
-                      " QUALIFY falaj_row IS NOT NULL",
-                      list(key)));
-    });
+  for (const auto& key : kKeys) {
+    ours += seconds([&] { join_ours(room, key); });
+    theirs += seconds([&] { join_by_hand(room, key); });
   }
   print("10 views, newest rows and windows", "the same ten joins written by hand", ours, theirs, 1.15);
   return ours / theirs;
+}
+
+// Of each side in a process of its own.
+void print_peak_memory(sys::Files& files, const std::string& bytes, std::int64_t rows) {
+  const auto of = [&](void (*join)(table::Workspace&, const std::vector<std::string>&)) {
+    return sys::peak_memory_bytes([&] {
+      const auto room = flights_room(files, bytes, rows);
+      for (const auto& key : kKeys) join(*room, key);
+    });
+  };
+  const auto none = sys::peak_memory_bytes([&] { flights_room(files, bytes, rows); });
+  fmt::print("peak memory of ten joins: ours {} MB, by hand {} MB, of which the tables {} MB\n", of(join_ours) >> 20,
+             of(join_by_hand) >> 20, none >> 20);
 }
 
 // The events alone take four times the memory that the room has.
@@ -126,12 +159,10 @@ void many_beyond_memory(sys::Files& files, const std::string& bytes) {
   small.run("CREATE VIEW flights AS SELECT *, date + INTERVAL 2 HOUR AS known FROM read_parquet('flights')");
   small.run("CREATE VIEW sample AS SELECT * FROM flights LIMIT 2000000");
   number_spine(small, "sample", "spine");
-  const std::vector<std::vector<std::string>> keys{
-      {"origin"}, {"destination"}, {"origin", "destination"}, {"distance"}, {"origin", "distance"}};
   std::string beside, columns = "p.*";
   const auto took = seconds([&] {
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      auto view = plan(keys[i]);
+    for (std::size_t i = 0; i < kKeys.size(); ++i) {
+      auto view = plan(kKeys[i]);
       view.rows = {{"last", "delay", table::Type::int64}};
       view.inputs = {"delay"};
       std::vector<lookup::WindowFeature> windows;
@@ -160,15 +191,9 @@ int main(int argc, char** argv) {
   if (bytes.empty()) return std::fputs("run ./setup first, and this from the root of the checkout\n", stderr), 2;
   sys::TempDir dir;
   const auto files = sys::open_files(dir.path());
-  table::Workspace room({std::uint64_t{4} << 30, std::uint64_t{16} << 30, 2}, *files);
-  room.put("flights", std::make_shared<table::MemorySource>(to_bytes(bytes)));
-  // A delay is known on arrival.
-  room.run(
-      "CREATE TABLE flights AS SELECT *, date + to_microseconds(((0.6 + distance / 480.0) * 3600 * 1000000)::BIGINT)"
-      " + to_minutes(greatest(delay, 0)) AS known FROM read_parquet('flights')");
-  room.run(
-      fmt::format("CREATE VIEW sample AS SELECT * FROM flights USING SAMPLE reservoir({} ROWS) REPEATABLE (7)", rows));
-  number_spine(room, "sample", "spine");
+  print_peak_memory(*files, bytes, rows);
+  const auto made = flights_room(*files, bytes, rows);
+  auto& room = *made;
 
   auto newest = plan({"origin"});
   newest.rows = {{"last_delay", "delay", table::Type::int64}};

@@ -13,6 +13,7 @@
 #include "foundation/base/json.h"
 #include "foundation/sys/clock.h"
 #include "foundation/sys/random.h"
+#include "foundation/sys/testing.h"
 #include "lifecycle/lookup/record.h"
 #include "lifecycle/lookup/view.h"
 #include "storage/online/testing.h"
@@ -114,10 +115,7 @@ Bytes window_record(const View& view) {
   return record.encode();
 }
 
-// `opened_bytes`: memory for rows that were opened lately; 0 opens each anew.
-void run(const std::string& what, const View& view, const Bytes& record, std::size_t opened_bytes, double goal) {
-  const sys::TempDir directory;
-  Metrics metrics;
+std::vector<Bytes> shuffled_keys(const View& view) {
   std::vector<Bytes> keys;
   for (std::size_t i = 0; i < kEntities; ++i) {
     const Value name = "customer-" + std::to_string(10'000'000 + i);
@@ -125,42 +123,86 @@ void run(const std::string& what, const View& view, const Bytes& record, std::si
   }
   sys::SimRandom random(1);
   for (std::size_t i = kEntities; i > 1; --i) std::swap(keys[i - 1], keys[random.below(i)]);
-  std::vector<BytesView> views(keys.begin(), keys.end());
+  return keys;
+}
 
-  online::LmdbOptions options;
-  options.opened_bytes = opened_bytes;
-  const auto store = online::open_lmdb(directory / "ours", metrics, options);
-  std::vector<online::NumberedKey> seal;
-  seal.push_back({1, crypto::Key::random()});
-  const online::Space space(as_bytes("bench"), crypto::Key::random(), std::move(seal));
-  std::vector<online::Write> writes;
-  for (const auto& key : keys) writes.push_back({key, {kNow, kNow, record}, 0});
-  CHECK(store->put(space, writes) == kEntities, "records are stored");
+// The store as falaj-serve has it. `opened_bytes`: memory for rows that were opened lately; 0 opens each anew.
+class Ours {
+ public:
+  Ours(const std::string& directory, const View& view, std::size_t opened_bytes)
+      : view_(view), store_(online::open_lmdb(directory, metrics_, options(opened_bytes))), space_(space()) {}
+  void fill(const std::vector<Bytes>& keys, const Bytes& record) {
+    std::vector<online::Write> writes;
+    for (const auto& key : keys) writes.push_back({key, {kNow, kNow, record}, 0});
+    CHECK(store_->put(space_, writes) == kEntities, "records are stored");
+  }
+  double get(std::span<const BytesView> keys) {
+    double sum = 0;
+    const auto snapshot = store_->snapshot();
+    read(*snapshot, space_, view_, keys, kNow, [&](std::size_t, const Found& found) {
+      for (const auto& cell : found.windows) sum += cell.value_or(0);
+      if (!found.columns) return;
+      for (std::size_t c = 0; c < kFeatures; ++c)
+        if (!found.columns->is_null(c)) sum += found.columns->real(c);
+    });
+    return sum;
+  }
+
+ private:
+  static online::LmdbOptions options(std::size_t opened_bytes) {
+    online::LmdbOptions options;
+    options.opened_bytes = opened_bytes;
+    return options;
+  }
+  static online::Space space() {
+    std::vector<online::NumberedKey> seal;
+    seal.push_back({1, crypto::Key::random()});
+    return online::Space(as_bytes("bench"), crypto::Key::random(), std::move(seal));
+  }
+
+  const View& view_;
+  Metrics metrics_;
+  const std::unique_ptr<online::Store> store_;
+  const online::Space space_;
+};
+
+template <class Side>
+void read_all(Side& side, std::span<const BytesView> keys, std::size_t batch) {
+  double sum = 0;
+  for (std::size_t i = 0; i < kReads; i += batch) sum += static_cast<double>(side.get(keys.subspan(i, batch)));
+  CHECK(sum > 0, "rows were read");
+}
+
+// Of each side in a process of its own, which fills it and reads it.
+void print_peak_memory(const View& view, const Bytes& record, std::size_t opened_bytes) {
+  const auto of = [&](auto make) {
+    const sys::TempDir directory;
+    return sys::peak_memory_bytes([&] {
+             const auto keys = shuffled_keys(view);
+             const auto side = make(directory / "rows");
+             side->fill(keys, record);
+             read_all(*side, std::vector<BytesView>(keys.begin(), keys.end()), kBatch);
+           }) >> 20;
+  };
+  const auto ours = of([&](const std::string& path) { return std::make_unique<Ours>(path, view, opened_bytes); });
+  const auto raw = of([](const std::string& path) { return std::make_unique<Raw>(path); });
+  std::printf("peak memory, %zu entities of %zu bytes written and read: ours %zu MB, LMDB %zu MB\n", kEntities,
+              record.size(), ours, raw);
+}
+
+void run(const std::string& what, const View& view, const Bytes& record, std::size_t opened_bytes, double goal) {
+  print_peak_memory(view, record, opened_bytes);
+  const sys::TempDir directory;
+  const auto keys = shuffled_keys(view);
+  const std::vector<BytesView> views(keys.begin(), keys.end());
+  Ours ours(directory / "ours", view, opened_bytes);
+  ours.fill(keys, record);
   Raw raw(directory / "raw");
   raw.fill(keys, record);
-
   for (const std::size_t batch : {std::size_t{1}, kBatch})
     compare(
-        what + ", batch of " + std::to_string(batch) + ", sealed", goal,
-        [&] {
-          double sum = 0;
-          for (std::size_t i = 0; i < kReads; i += batch) {
-            const auto snapshot = store->snapshot();
-            read(*snapshot, space, view, std::span(views).subspan(i, batch), kNow,
-                 [&](std::size_t, const Found& found) {
-                   for (const auto& cell : found.windows) sum += cell.value_or(0);
-                   if (!found.columns) return;
-                   for (std::size_t c = 0; c < kFeatures; ++c)
-                     if (!found.columns->is_null(c)) sum += found.columns->real(c);
-                 });
-          }
-          CHECK(sum > 0, "features were read");
-        },
-        [&] {
-          std::uint64_t sum = 0;
-          for (std::size_t i = 0; i < kReads; i += batch) sum += raw.get(std::span(views).subspan(i, batch));
-          CHECK(sum > 0, "rows were read");
-        });
+        what + ", batch of " + std::to_string(batch) + ", sealed", goal, [&] { read_all(ours, views, batch); },
+        [&] { read_all(raw, views, batch); });
 }
 
 }  // namespace
