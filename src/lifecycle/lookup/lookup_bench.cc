@@ -182,7 +182,8 @@ void print_peak_memory(const View& view, const Bytes& record, std::size_t opened
              const auto side = make(directory / "rows");
              side->fill(keys, record);
              read_all(*side, std::vector<BytesView>(keys.begin(), keys.end()), kBatch);
-           }) >> 20;
+           }) >>
+           20;
   };
   const auto ours = of([&](const std::string& path) { return std::make_unique<Ours>(path, view, opened_bytes); });
   const auto raw = of([](const std::string& path) { return std::make_unique<Raw>(path); });
