@@ -241,6 +241,23 @@ std::string report_page(const json::object& report) {
   return page.end();
 }
 
+namespace {
+
+// A finding that ended because another one of the same kind and column says more (numbers beyond the range turned out to
+// be of another unit): what is wrong is not over.
+bool goes_on(const json::value& all, const json::value& ended) {
+  const auto end = words(ended, "ended");
+  const auto& findings = list(all, "findings");
+  return std::any_of(findings.begin(), findings.end(), [&](const json::value& other) {
+    for (const char* same : {"monitor", "variant", "version", "column", "kind"})
+      if (words(other, same) != words(ended, same)) return false;
+    const auto its_end = words(other, "ended");
+    return words(other, "found") <= end && (its_end.empty() || its_end > end);
+  });
+}
+
+}  // namespace
+
 json::array timeline_of(const json::object& parts) {
   const json::value all = parts;
   std::vector<std::pair<std::string, json::object>> happened;  // by time
@@ -260,7 +277,7 @@ json::array timeline_of(const json::object& parts) {
     const auto look = fmt::format("falaj monitor findings {} --all", words(f, "monitor"));
     add(words(f, "found"), "found " + words(f, "kind"), thing,
         words(f, "text") + (diagnosis.empty() ? "" : "; " + diagnosis), look);
-    add(words(f, "ended"), words(f, "kind") + " is over", thing, "", look);
+    if (!goes_on(all, f)) add(words(f, "ended"), words(f, "kind") + " is over", thing, "", look);
   }
   for (const auto& r : list(all, "loop"))
     add(words(r, "at"), "policy " + words(r, "what"), "policy " + words(r, "policy"), words(r, "why"),

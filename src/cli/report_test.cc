@@ -45,5 +45,16 @@ TEST(Report, ATimelineIsInOrder) {
   EXPECT_TRUE(timeline_of({}).empty());
 }
 
+TEST(Report, WhatAnotherFindingGoesOnSayingIsNotOver) {
+  const auto parts = parse_json(R"({"findings": [
+    {"found": "2026-01-01T00:00:00Z", "ended": "2026-01-02T00:00:00Z", "kind": "quality", "monitor": "m", "column": "distance"},
+    {"found": "2026-01-02T00:00:00Z", "ended": "2026-01-03T00:00:00Z", "kind": "quality", "monitor": "m", "column": "distance"},
+    {"found": "2026-01-01T00:00:00Z", "kind": "quality", "monitor": "m", "column": "delay"}]})");
+  std::string said;
+  for (const auto& item : timeline_of(parts.as_object()))
+    if (item.at("what") == "quality is over") said += std::string(item.at("time").as_string()) + "; ";
+  EXPECT_EQ(said, "2026-01-03T00:00:00Z; ");
+}
+
 }  // namespace
 }  // namespace falaj::cli
