@@ -243,8 +243,8 @@ std::string report_page(const json::object& report) {
 
 namespace {
 
-// A finding that ended because another one of the same kind and column says more (numbers beyond the range turned out to
-// be of another unit): what is wrong is not over.
+// A finding that ended because another one of the same kind and column says more (numbers beyond the range turned out
+// to be of another unit): what is wrong is not over.
 bool goes_on(const json::value& all, const json::value& ended) {
   const auto end = words(ended, "ended");
   const auto& findings = list(all, "findings");
