@@ -134,10 +134,10 @@ TEST_F(AsOf, IsWhatTheDefinitionSays) {
 // Many views, none of which would leave room for another: what each gives lies beside the spine, on disk if need be.
 TEST_F(AsOf, ManyViewsTogetherNeedNoMoreMemoryThanOne) {
   const auto one = sys::open_files(dir_.path());
-  table::Workspace small({std::uint64_t{64} << 20, std::uint64_t{8} << 30, 2}, *one);
+  table::Workspace small({std::uint64_t{32} << 20, std::uint64_t{8} << 30, 2}, *one);
   small.run(
       "CREATE TABLE events AS SELECT 'k' || i % 1000 AS k, make_timestamp(i * 1000) AS at, make_timestamp(i * 1000)"
-      " AS known, (i % 17)::DOUBLE AS v FROM range(200000) t(i)");
+      " AS known, (i % 17)::DOUBLE AS v FROM range(100000) t(i)");
   number_spine(small, "events", "spine");
   auto view = plan();
   view.windows = Windows(kSecondUs, {{Aggregate::sum, 0, 5 * kSecondUs},
@@ -153,7 +153,7 @@ TEST_F(AsOf, ManyViewsTogetherNeedNoMoreMemoryThanOne) {
                         "SELECT count(*), count(out0.newest), count(out7.many), bool_and(out0.sum5 = out7.sum5),"
                         " bool_and(spine.falaj_row = out7.falaj_row) FROM spine" +
                             beside),
-            (Text{{"200000", "200000", "200000", "1", "1"}}));
+            (Text{{"100000", "100000", "100000", "1", "1"}}));
 }
 
 TEST_F(AsOf, NeverShowsWhatIsKnownASecondLater) {
