@@ -91,7 +91,7 @@ def main():
         print("SKIPPED feast: it is not there; run ./setup --clients", file=sys.stderr)
         return 2
     tool = pathlib.Path(arguments.binary).resolve().parents[1] / "tools/http_load"
-    entities, events, spine = (200, 20, 2000) if arguments.quick else (1000, 100, 10_000)
+    entities, events, spine = (200, 20, 2000) if arguments.quick else (1000, 200, 20_000)
     with tempfile.TemporaryDirectory(prefix="compare-feast-") as directory:
         directory = pathlib.Path(directory)
         data = directory / "data"
