@@ -22,7 +22,12 @@ std::pair<std::int64_t, std::int64_t> emptiness(const Free& free) {
 }  // namespace
 
 Room::Room(const Book& book, Micros now)
-    : book_(book), now_(now), free_(book.free), first_with_room_(book.ask_kinds.size(), 0) {
+    : book_(book),
+      now_(now),
+      free_(book.free),
+      promised_on_(book.free.size()),
+      given_on_(book.free.size()),
+      first_with_room_(book.ask_kinds.size(), 0) {
   for (const auto& [id, trial] : book.trials) give_back(trial->ask, trial->running.placement);
 }
 
@@ -42,7 +47,8 @@ void Room::restore(std::size_t changes) {
 void Room::go_back(Mark mark) {
   restore(mark.changes);
   for (; given_.size() > mark.given; given_.pop_back()) {
-    for (const Part& part : given_.back().placement) given_on_[part.node].pop_back();
+    const Placement& placement = given_.back().placement;
+    for (auto part = placement.rbegin(); part != placement.rend(); ++part) given_on_.pop(part->node);
   }
   std::ranges::fill(first_with_room_, 0);
 }
@@ -70,19 +76,15 @@ Free Room::free_at(int node, Micros moment) const {
     }
     if (ends <= moment) back(occupant.entry->ask, running.placement[occupant.part]);
   }
-  if (const auto given = given_on_.find(node); given != given_on_.end()) {
-    for (const On& on : given->second) {
-      const Given& one = given_[on.index];
-      if (ends_by(one) <= moment) back(one.ask, one.placement[on.part]);
-    }
-  }
-  if (const auto promised = promised_on_.find(node); promised != promised_on_.end()) {
-    for (const On& on : promised->second) {
-      const Promise& promise = promises_[on.index];
-      if (promise.start > moment || promise.end <= moment) continue;
-      take_exactly(free, book_.demand(promise.ask, node), promise.placement[on.part]);
-    }
-  }
+  given_on_.each(node, [&](const ByNode::On& on) {
+    const Given& one = given_[on.index];
+    if (ends_by(one) <= moment) back(one.ask, one.placement[on.part]);
+  });
+  promised_on_.each(node, [&](const ByNode::On& on) {
+    const Promise& promise = promises_[on.index];
+    if (promise.start > moment || promise.end <= moment) return;
+    take_exactly(free, book_.demand(promise.ask, node), promise.placement[on.part]);
+  });
   return free;
 }
 
@@ -90,18 +92,16 @@ Free Room::free_at(int node, Micros moment) const {
 // those moments are all that need looking at.
 Free Room::lasting(int node, Micros start, Micros end) const {
   Free least = start <= now_ ? free_[static_cast<std::size_t>(node)] : free_at(node, start);
-  const auto promised = promised_on_.find(node);
-  if (promised == promised_on_.end()) return least;
-  for (const On& on : promised->second) {
+  promised_on_.each(node, [&](const ByNode::On& on) {
     const Promise& promise = promises_[on.index];
     const Micros begins = std::max(promise.start, start);
-    if (begins >= end || promise.end <= begins) continue;
+    if (begins >= end || promise.end <= begins) return;
     const Free then = free_at(node, begins);
     least.cpu = std::min(least.cpu, then.cpu);
     least.memory = std::min(least.memory, then.memory);
     least.disk = std::min(least.disk, then.disk);
     for (int d = 0; d < kDevicesMax; ++d) least.device[d] = std::min(least.device[d], then.device[d]);
-  }
+  });
   return least;
 }
 
@@ -192,7 +192,7 @@ std::optional<Placement> Room::place_at(int ask, int tasks, Micros start, Micros
       then = freed->has(node) ? &freed->free[node] : &free_[node];
       if (fits(*then, demand, 1) == 0) continue;
     }
-    const bool exact = then != nullptr && !promised_on_.contains(at);
+    const bool exact = then != nullptr && !promised_on_.has(at);
     Free room = exact ? *then : lasting(at, start, moment_after(start, duration));
     const int fit = fits(room, demand, tasks);
     if (fit == 0) continue;
@@ -272,14 +272,14 @@ void Room::take(int ask, const Placement& placement, Micros until, bool guess) {
     Free free = free_[static_cast<std::size_t>(part.node)];
     take_exactly(free, book_.demand(ask, part.node), part);
     set(part.node, free);
-    given_on_[part.node].push_back({given_.size(), i});
+    given_on_.push(part.node, {given_.size(), i});
   }
   given_.push_back({until, guess, ask, placement});
 }
 
 void Room::note_promise(std::size_t index) {
   const Placement& placement = promises_[index].placement;
-  for (std::size_t i = 0; i < placement.size(); ++i) promised_on_[placement[i].node].push_back({index, i});
+  for (std::size_t i = 0; i < placement.size(); ++i) promised_on_.push(placement[i].node, {index, i});
 }
 
 void Room::promise(Promise promise) {

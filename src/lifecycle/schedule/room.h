@@ -4,6 +4,7 @@
 // Room on the nodes, now and later, while a plan is being made: what is free, less what the plan has given away, less
 // what it has promised. Private to this directory.
 
+#include <cstdint>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -25,6 +26,48 @@ struct Promise {
 struct Found {
   Micros start{0};
   Placement placement;
+};
+
+// Which promises, or what of what was given, lies on each node. Chains in one array: a plan makes some for every job
+// that it starts, and is made thousands of times.
+class ByNode {
+ public:
+  struct On {
+    std::size_t index;  // of a promise, or of what was given
+    std::size_t part;   // of its placement
+  };
+  explicit ByNode(std::size_t nodes) : nodes_(nodes) {}
+  void push(int node, On on) {
+    if (newest_.empty()) newest_.resize(nodes_);
+    auto& newest = newest_[static_cast<std::size_t>(node)];
+    links_.push_back({on, newest});
+    newest = static_cast<std::uint32_t>(links_.size());
+  }
+  // Takes back the last push, which was to this node.
+  void pop(int node) {
+    newest_[static_cast<std::size_t>(node)] = links_.back().before;
+    links_.pop_back();
+  }
+  void clear() {
+    newest_.clear();
+    links_.clear();
+  }
+  bool has(int node) const { return newest_of(node) != 0; }
+  template <class Each>
+  void each(int node, Each each) const {
+    for (auto at = newest_of(node); at != 0; at = links_[at - 1].before) each(links_[at - 1].on);
+  }
+
+ private:
+  struct Link {
+    On on;
+    std::uint32_t before;  // of the same node; one more than its index, 0 = none
+  };
+  std::uint32_t newest_of(int node) const { return newest_.empty() ? 0 : newest_[static_cast<std::size_t>(node)]; }
+
+  std::size_t nodes_;
+  std::vector<std::uint32_t> newest_;  // by node, as Link::before
+  std::vector<Link> links_;
 };
 
 class Room {
@@ -92,12 +135,7 @@ class Room {
   std::vector<std::pair<int, Free>> changes_;  // what was free before each
   std::vector<Given> given_;                   // in this plan
   std::vector<Promise> promises_;
-  struct On {
-    std::size_t index;  // of a promise, or of what was given
-    std::size_t part;   // of its placement
-  };
-  std::unordered_map<int, std::vector<On>> promised_on_;  // by node
-  std::unordered_map<int, std::vector<On>> given_on_;
+  ByNode promised_on_, given_on_;
   std::unordered_map<JobId, Micros> leaves_;
   std::vector<std::size_t> first_with_room_;  // by ask: no node before it has room
 };
