@@ -21,12 +21,17 @@
 namespace falaj::loader {
 namespace {
 
-constexpr std::size_t kReady = 4;  // batches made ahead
+// Batches made ahead: many small ones, so that threads need not wake each other for each, and few large ones.
+constexpr std::size_t kReadyMin = 4, kReadyMax = 16, kReadyBytes = 8 << 20;
 // Two windows are in memory: one whose rows are dealt out, and the next.
 constexpr std::size_t kWindowBytesMax = 16 << 20, kWindowBlocksMax = 64;
 
 std::size_t blocks_of_window(const Layout& layout) {
   return std::clamp<std::size_t>(kWindowBytesMax / (Order::kBlock * layout.bytes()), 1, kWindowBlocksMax);
+}
+
+std::size_t batches_ahead(const Layout& layout, std::size_t rows) {
+  return std::clamp<std::size_t>(kReadyBytes / (std::max<std::size_t>(rows, 1) * layout.bytes()), kReadyMin, kReadyMax);
 }
 
 }  // namespace
@@ -102,7 +107,7 @@ class Ahead {
   bool put(T made) {
     Lock lock(mu_);
     ready_.push_back(std::move(made));
-    changed_.notify_all();
+    if (ready_.size() == 1) changed_.notify_all();  // whoever uses them waits for none but the first
     while (ready_.size() >= most_ && !abandoned_) lock.wait(changed_);
     return !abandoned_;
   }
@@ -118,7 +123,7 @@ class Ahead {
     }
     std::optional<T> out = std::move(ready_.front());
     ready_.pop_front();
-    changed_.notify_all();
+    if (ready_.size() + 1 == most_) changed_.notify_all();  // there is room again
     return out;
   }
 
@@ -167,7 +172,7 @@ struct Batches::Rep {
         batch(std::min(o.batch, packed.rows())),
         clock(c),
         windows(1, [this](Ahead<Window>& out) { read(out); }),
-        ready(kReady, [this](Ahead<RowBlock>& out) { deal(out); }) {}
+        ready(batches_ahead(packed.layout(), batch / o.ranks), [this](Ahead<RowBlock>& out) { deal(out); }) {}
 
   // Of the rows of a step, those of this rank.
   std::size_t first_of(std::size_t step) const { return step * batch + options.rank * batch / options.ranks; }
