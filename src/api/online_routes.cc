@@ -112,7 +112,8 @@ struct Shape<OnlineColumnOut> {
             field("type", &OnlineColumnOut::type, "What it holds."),
             field("values", &OnlineColumnOut::values, "One for each entity; null where there is none."),
             field("statuses", &OnlineColumnOut::statuses, "present, null, missing or expired."),
-            field("times", &OnlineColumnOut::times, "When the newest row happened; empty for windows and what is missing.")};
+            field("times", &OnlineColumnOut::times,
+                  "When the newest row happened; empty for windows and what is missing.")};
   }
 };
 template <>

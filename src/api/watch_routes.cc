@@ -508,13 +508,14 @@ void add_watch_routes(Routes& routes, Platform& platform) {
                                w.labels, std::move(w.metrics)});
         return out;
       });
-  routes.add<ColumnIn, WatchedColumnOut>({Method::get, "/v1/monitors/{name}/columns/{column}", one, none, Audit::read(),
-                                   Place::worker, "One column of a window beside its reference."},
-                                  [&watch](Call& call, const ColumnIn& in) {
-                                    const auto column = call.parameter("column");
-                                    return out_of(column, watch.column(project_of(call), call.parameter("name"), column,
-                                                                       in.variant, in.version, in.window));
-                                  });
+  routes.add<ColumnIn, WatchedColumnOut>(
+      {Method::get, "/v1/monitors/{name}/columns/{column}", one, none, Audit::read(), Place::worker,
+       "One column of a window beside its reference."},
+      [&watch](Call& call, const ColumnIn& in) {
+        const auto column = call.parameter("column");
+        return out_of(
+            column, watch.column(project_of(call), call.parameter("name"), column, in.variant, in.version, in.window));
+      });
 }
 
 }  // namespace falaj::api

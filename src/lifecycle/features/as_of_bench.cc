@@ -61,8 +61,8 @@ const std::vector<std::vector<std::string>> kKeys{
 
 // Three million flights and a spine of so many of them. A delay is known on arrival.
 std::unique_ptr<table::Workspace> flights_room(sys::Files& files, const std::string& bytes, std::int64_t rows) {
-  auto room = std::make_unique<table::Workspace>(
-      table::Limits{std::uint64_t{4} << 30, std::uint64_t{16} << 30, 2}, files);
+  auto room =
+      std::make_unique<table::Workspace>(table::Limits{std::uint64_t{4} << 30, std::uint64_t{16} << 30, 2}, files);
   room->put("flights", std::make_shared<table::MemorySource>(to_bytes(bytes)));
   room->run(
       "CREATE TABLE flights AS SELECT *, date + to_microseconds(((0.6 + distance / 480.0) * 3600 * 1000000)::BIGINT)"

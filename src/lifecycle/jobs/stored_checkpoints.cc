@@ -38,9 +38,7 @@ StoredCheckpoints::StoredCheckpoints(vault::Vault& vault, Metrics& metrics)
       restored_(metrics.counter("falaj_jobs_checkpoints_restored_total",
                                 "Checkpoints of jobs brought back from the blob store.")) {}
 
-Mutex& StoredCheckpoints::mutex_of(const Record& record) {
-  return mus_[std::hash<JobId>{}(record.id) % mus_.size()];
-}
+Mutex& StoredCheckpoints::mutex_of(const Record& record) { return mus_[std::hash<JobId>{}(record.id) % mus_.size()]; }
 
 std::string StoredCheckpoints::store(const Record& record, const std::string& directory, const std::string& known) {
   Lock lock(mutex_of(record));
