@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::size_t kWidth = 64, kRequests = 256, kConnections = 2048;
 constexpr double kLearningSeconds = 3;
-constexpr int kRounds = 3;
+constexpr int kRounds = 5;
 
 // This process, and those that it starts from now on.
 void stay_on(int cpu) {

@@ -191,7 +191,8 @@ void BatchQueue::take(std::size_t line, std::uint32_t rows_most, Micros now, Bat
   while (!waiting.empty()) {
     Request& head = *waiting.front();
     const std::uint32_t rows = std::max(1U, together_ ? head.rows : 1U);
-    const bool late = head.deadline != Micros{0} && now >= head.deadline;
+    const bool stale = rule_.stale_after > Micros{0} && now - head.came > rule_.stale_after;
+    const bool late = stale || (head.deadline != Micros{0} && now >= head.deadline);
     if (!late && !batch.requests.empty() && (rows > rows_most || batch.rows > rows_most - rows)) break;
     lines_[line].rows -= rows;
     rows_ -= rows;
@@ -237,8 +238,11 @@ std::vector<std::unique_ptr<Request>> BatchQueue::drain() {
 
 // ---- Running.
 void BatchRun::refuse_late() {
+  const Micros now = clock_.now();
   for (auto& request : batch_.late)
-    request->refuse(Error(Code::deadline, "the request waited until its deadline had passed"));
+    request->refuse(request->deadline != Micros{0} && now >= request->deadline
+                        ? Error(Code::deadline, "the request waited until its deadline had passed")
+                        : Error(Code::exhausted, "the request waited too long for its answer to be in time"));
   late_ = static_cast<std::uint32_t>(batch_.late.size());
   batch_.late.clear();
 }

@@ -29,6 +29,7 @@ struct BatchRule {
   std::uint32_t queue_rows_max = 4096;  // rows waiting; beyond it requests are refused at once
   std::uint8_t priorities = 1;          // levels, 0 the most urgent; a request beyond them has the last
   Micros deadline_default{0};           // of requests that state none; 0 is none
+  Micros stale_after{0};                // who waited longer is refused rather than answered too late; 0 is never
 };
 
 // How long calls of so many rows took lately: learnt, since on some models a batch is slower than its rows one by one.
@@ -95,13 +96,13 @@ class Request {
   Micros came{0};      // set by the queue
 
   virtual void answer(const Ran& ran) noexcept = 0;
-  virtual void refuse(const Error& why) noexcept = 0;  // deadline, invalid (the model failed), cancelled
+  virtual void refuse(const Error& why) noexcept = 0;  // deadline, exhausted, invalid (the model failed), cancelled
 };
 
 // Requests taken out of a queue, and space to put them together in, which is kept from batch to batch.
 struct Batch {
   std::vector<std::unique_ptr<Request>> requests;  // to run
-  std::vector<std::unique_ptr<Request>> late;      // their deadline has passed: to be refused
+  std::vector<std::unique_ptr<Request>> late;      // past their deadline, or stale: to be refused
   std::uint32_t rows = 0;
   std::vector<Micros> latencies;  // of those that the last run_batch answered, from the queue to the end of the call
 

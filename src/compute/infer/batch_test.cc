@@ -246,6 +246,20 @@ TEST_F(Queue, AnswersTheLateWithoutRunningThem) {
   EXPECT_EQ(done.late, 1u);
 }
 
+TEST_F(Queue, RefusesWhoWaitedSoLongThatTheAnswerWouldBeLate) {
+  queue_.set_rule({.stale_after = us(20)});
+  push({1, 1});
+  push({2, 2}, 0, us(15));
+  clock_.advance(us(20));
+  push({3, 3});
+  clock_.advance(us(1));
+  next();
+  EXPECT_EQ(run().late, 2u);
+  EXPECT_EQ(answers_[0].refused, Code::exhausted);
+  EXPECT_EQ(answers_[1].refused, Code::deadline) << "what it asked for itself is what it is told";
+  EXPECT_THAT(answers_[2].values, ElementsAre(7, 7));
+}
+
 TEST_F(Queue, GivesADeadlineToThoseWithout) {
   queue_.set_rule({.deadline_default = us(20)});
   push({1, 1});

@@ -80,6 +80,9 @@ void Tuner::work_out(const Seen& seen, const Costs& costs) {
   const double rows = std::max(0.5, calls) * rows_max * setting_.instances;
   setting_.rows_max = rows_max;
   setting_.queue_rows_max = static_cast<std::uint32_t>(std::clamp(rows, 1.0, 1e6));
+  // Calls become dearer from one moment to the next, as when a burst must be read beside them; then the queue turns out
+  // to be too long. Who would be late because of it makes room for those who come after.
+  setting_.stale_after = Micros(static_cast<std::int64_t>(std::max(0.5 * target, 0.95 * target - us(rows_max))));
   // Waiting gets no more done, since batches grow by themselves while calls run. It leaves the processor to others, so
   // it is paid from latency that nobody needs.
   const bool idle = seen.refused == 0 && seen.busy < 0.5 && seen.p99 * 2 < target_.p99;
@@ -115,6 +118,7 @@ void QueueTuner::set(BatchQueue& queue) const {
   rule.rows_max = tuner_.setting().rows_max;
   rule.wait_max = tuner_.setting().wait_max;
   rule.queue_rows_max = tuner_.setting().queue_rows_max;
+  rule.stale_after = tuner_.setting().stale_after;
   queue.set_rule(rule);
 }
 

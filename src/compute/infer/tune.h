@@ -30,6 +30,7 @@ struct Setting {
   Micros wait_max{0};
   std::uint32_t queue_rows_max = 64;
   std::uint32_t instances = 1;
+  Micros stale_after{0};
   friend bool operator==(const Setting&, const Setting&) = default;
 };
 

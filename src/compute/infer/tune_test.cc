@@ -94,7 +94,10 @@ class Simulation {
   };
 
   BatchRule rule() const {
-    return {.rows_max = setting_.rows_max, .wait_max = setting_.wait_max, .queue_rows_max = setting_.queue_rows_max};
+    return {.rows_max = setting_.rows_max,
+            .wait_max = setting_.wait_max,
+            .queue_rows_max = setting_.queue_rows_max,
+            .stale_after = setting_.stale_after};
   }
 
   void make_arrivals() {
@@ -119,6 +122,8 @@ class Simulation {
     look_again_ = 1e18;
     while (running_.size() < setting_.instances && !queue_.empty()) {
       const Micros when = queue_.next(Micros(static_cast<std::int64_t>(now)), batch_);
+      if (now >= skip_us_) refused_all_ += static_cast<double>(batch_.late.size());
+      batch_.late.clear();
       if (batch_.requests.empty()) {
         if (when != kNever) look_again_ = std::max(now + 1, static_cast<double>(when.count()));
         return;

@@ -2,6 +2,7 @@
 // The whole way of a request (HTTP, token, routing, queue, model, answer) against a bare loop around ONNX Runtime on
 // the same rows, one thread each; and one row at a time against the same HTTP server answering a constant. By processor
 // time of the server's threads, because machines are shared. Inputs rotate.
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -204,15 +205,23 @@ double grpc_rate(const Served& served, const std::vector<float>& values, std::si
   return best;
 }
 
+// How the client waits for its answer. Asleep, it is woken by the kernel, which in a virtual machine takes longer than
+// the whole request: that is the client's time, not the server's, which sleeps between requests in either case.
+enum class Client { asleep, awake };
+
 // Of one request at a time over one connection, in order.
-std::vector<double> times_us(const Served& served, const std::vector<float>& values) {
+std::vector<double> times_us(const Served& served, const std::vector<float>& values, Client client) {
   net::RawConnection connection(served.port());
   const sys::RealClock clock;
   std::vector<double> took;
   for (std::size_t i = 0; i < 4'000; ++i) {
     const auto request = served.request(values, i % 64, 1);
     const auto began = clock.now();
-    CHECK(connection.ask(request).status == 200, "asked for what is there");
+    connection.send(request);
+    char first = 0;
+    while (client == Client::awake && ::recv(connection.descriptor(), &first, 1, MSG_PEEK | MSG_DONTWAIT) < 0) {
+    }
+    CHECK(connection.read_answer().status == 200, "asked for what is there");
     took.push_back(static_cast<double>((clock.now() - began).count()));
   }
   std::sort(took.begin(), took.end());
@@ -225,14 +234,14 @@ void compare_beside() {
   const auto values = infer::random_numbers(kWidth * 32 * kRequests, 7);
   const Served served(fast, std::nullopt, false, &slow);
   const double call_us = 1e6 / bare_calls(slow, values, 1);
-  const auto alone = times_us(served, values);
+  const auto alone = times_us(served, values, Client::asleep);
   std::atomic<bool> stopping = false;
   std::thread other([&] {
     net::RawConnection connection(served.port());
     const auto request = served.request(values, 0, 1, "slow");
     while (!stopping) CHECK(connection.ask(request).status == 200, "asked for what is there");
   });
-  const auto beside = times_us(served, values);
+  const auto beside = times_us(served, values, Client::asleep);
   stopping = true;
   other.join();
   fmt::print(stderr,
@@ -291,8 +300,10 @@ void compare(const std::string& name, const Bytes& model) {
   claim(name + ", requests of 32 rows over gRPC", grpc_rate(served, values, 32), "requests/cpu s",
         "bare ONNX Runtime, batches of 32", bare32, 0.5);
   compare_with_constant(name, served, values);
-  claim(name + ", one row at a time, p50", times_us(served, values)[2'000], "us", "60 us above the bare call",
-        60 + 1e6 / bare1, 1.0, true);
+  claim(name + ", one row at a time, p50, client awake", median(times_us(served, values, Client::awake)), "us",
+        "60 us above the bare call", 60 + 1e6 / bare1, 1.0, true);
+  fmt::print(stderr, "{}, one row at a time: p50 {:.0f} us for a client that sleeps until its answer is there\n", name,
+             median(times_us(served, values, Client::asleep)));
 }
 
 // Several servers by turns, so short that a machine that is slower for a while is so for all of them; each turn is a
