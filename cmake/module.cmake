@@ -20,8 +20,8 @@ set(FALAJ_BUSY foundation/base foundation/crypto foundation/net foundation/stats
 # Directories whose code depends on the optimiser (loops that become vectors, sums that must come out the same), or whose
 # tests count what sanitizers are too slow for: ./test runs their tests in the release build, too. Tests of all others it
 # runs where they find most, under the sanitizers; `./test unit` runs all of them in the release build.
-set(FALAJ_OPTIMISED foundation/stats lifecycle/lookup lifecycle/schedule lifecycle/traffic lifecycle/watch compute/graph
-    compute/infer compute/loader compute/train apps/falaj)
+set(FALAJ_OPTIMISED foundation/stats lifecycle/jobs lifecycle/lookup lifecycle/schedule lifecycle/traffic lifecycle/watch
+    compute/graph compute/infer compute/loader compute/train apps/falaj)
 
 # Directories that wait for people, disks and other programs: the release build optimises these less, which takes half as
 # long to compile.

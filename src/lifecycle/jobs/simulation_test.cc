@@ -470,7 +470,7 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
 TEST(Simulation, KeepsItsPromisesWhateverHappens) {
   log::set_sink([](log::Level, std::string_view, log::Fields) {}, log::Level::error);
   const auto only = from_environment("FALAJ_SEED", 0);
-  const auto seeds = only ? only : from_environment("FALAJ_SEEDS", repeats(repeats(200)));
+  const auto seeds = only ? only : from_environment("FALAJ_SEEDS", repeats(repeats(repeats(200))));
   std::size_t jobs = 0, starts = 0, restarts = 0, clouds = 0, given_back = 0, resizes = 0;
   std::map<std::string_view, std::size_t> ended;
   for (auto seed = only ? only : 1; seed <= seeds && !testing::Test::HasFailure(); ++seed) {
