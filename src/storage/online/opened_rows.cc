@@ -6,7 +6,14 @@
 namespace falaj::online {
 
 OpenedRows::OpenedRows(std::size_t bytes_max)
-    : bytes_max_(bytes_max), sets_(std::max<std::size_t>(1, bytes_max / kTypicalBytes / kWays)) {}
+    : bytes_max_(bytes_max), count_(std::max<std::size_t>(1, bytes_max / kTypicalBytes / kWays)) {}
+
+void OpenedRows::make_sets() {
+  std::call_once(making_, [this] {
+    made_ = std::make_unique<Set[]>(count_);
+    sets_.store(made_.get(), std::memory_order_release);
+  });
+}
 
 OpenedRows::Seal OpenedRows::seal_of(BytesView record) {
   Seal out{};
@@ -38,11 +45,12 @@ OpenedRows::Slot* OpenedRows::find(Set& set, const Address& address) {
   return nullptr;
 }
 
-void OpenedRows::fetch(const Address& address) const { __builtin_prefetch(&sets_[hash_of(address) % sets_.size()]); }
+void OpenedRows::fetch(const Address& address) const { __builtin_prefetch(set_of(address)); }
 
 void OpenedRows::keep(const Address& address, BytesView record, std::uint64_t state, const Row& row) {
   if (row.payload.size() > kPayloadMax || state == 0) return;
-  auto& set = set_of(address);
+  if (!sets_.load(std::memory_order_acquire)) make_sets();
+  auto& set = *set_of(address);
   Lock lock(mutex_of(address));
   auto* slot = find(set, address);
   if (slot && slot->state > state) return;  // somebody saw a newer one
@@ -62,9 +70,10 @@ void OpenedRows::keep(const Address& address, BytesView record, std::uint64_t st
 }
 
 void OpenedRows::forget(const Address& address) {
-  auto& set = set_of(address);
+  auto* set = set_of(address);
+  if (!set) return;
   Lock lock(mutex_of(address));
-  auto* slot = find(set, address);
+  auto* slot = find(*set, address);
   if (!slot) return;
   std::fill(slot->payload.begin(), slot->payload.end(), std::byte{0});
   slot->payload.clear();

@@ -6,8 +6,9 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
-#include <vector>
 
 #include "foundation/base/bytes.h"
 #include "foundation/base/mutex.h"
@@ -28,9 +29,10 @@ class OpenedRows {
   // The row, copied, if it was seen in exactly this state. Throws denied when `space` lacks the key of it.
   template <class GiveRoom>
   std::optional<Row> in_state(const Space& space, const Address& address, std::uint64_t state, GiveRoom&& room) {
-    auto& set = set_of(address);
+    auto* set = set_of(address);
+    if (!set) return std::nullopt;
     Lock lock(mutex_of(address));
-    auto* slot = find(set, address);
+    auto* slot = find(*set, address);
     if (!slot || slot->state != state) return std::nullopt;
     return copy(space, *slot, room);
   }
@@ -38,9 +40,10 @@ class OpenedRows {
   template <class GiveRoom>
   std::optional<Row> from_record(const Space& space, const Address& address, BytesView record, std::uint64_t state,
                                  GiveRoom&& room) {
-    auto& set = set_of(address);
+    auto* set = set_of(address);
+    if (!set) return std::nullopt;
     Lock lock(mutex_of(address));
-    auto* slot = find(set, address);
+    auto* slot = find(*set, address);
     if (!slot || slot->seal != seal_of(record)) return std::nullopt;
     slot->state = std::max(slot->state, state);
     return copy(space, *slot, room);
@@ -67,8 +70,13 @@ class OpenedRows {
   static Seal seal_of(BytesView record);
   static std::size_t hash_of(const Address& address);
   static std::uint32_t mark_of(const Address& address);
-  Set& set_of(const Address& address) { return sets_[hash_of(address) % sets_.size()]; }
-  Mutex& mutex_of(const Address& address) { return mutexes_[hash_of(address) % sets_.size() % kMutexes]; }
+  // Nullptr as long as nothing was kept.
+  Set* set_of(const Address& address) const {
+    auto* sets = sets_.load(std::memory_order_acquire);
+    return sets ? sets + hash_of(address) % count_ : nullptr;
+  }
+  void make_sets();
+  Mutex& mutex_of(const Address& address) { return mutexes_[hash_of(address) % count_ % kMutexes]; }
   static Slot* find(Set& set, const Address& address);
   template <class GiveRoom>
   static Row copy(const Space& space, const Slot& slot, GiveRoom& room) {
@@ -80,10 +88,13 @@ class OpenedRows {
     return row;
   }
 
-  const std::size_t bytes_max_;
+  const std::size_t bytes_max_, count_;  // of sets
   std::atomic<std::size_t> bytes_{0};
   std::array<Mutex, kMutexes> mutexes_;  // each guards the sets that fall to it
-  std::vector<Set> sets_;
+  // Made when the first row is kept: platforms without online features do not pay for it.
+  std::once_flag making_;
+  std::unique_ptr<Set[]> made_;
+  std::atomic<Set*> sets_{nullptr};
 };
 
 }  // namespace falaj::online
