@@ -53,8 +53,9 @@ class Connection {
   virtual std::string transaction() const { return {}; }
   // As Database::scrub. Requires: no transaction is open.
   virtual void scrub(std::span<const std::string_view> tables) = 0;
-  // Called by the writer between transactions, when nobody waits for the last one any more.
+  // Called between transactions, when nobody waits for the last one any more; at the latest when it is untidy.
   virtual void tidy() {}
+  virtual bool untidy() const { return false; }
 };
 
 class Engine {

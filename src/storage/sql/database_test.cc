@@ -349,6 +349,20 @@ TEST_P(DatabaseContract, FinishesWhatItTookWhenStopped) {
   EXPECT_EQ(count(*db), 2);
 }
 
+TEST_P(DatabaseContract, WhoComesAloneWritesByItself) {
+  open();
+  const auto thread_of_write = [&] { return db->write(kAct, [](Writer&) { return std::this_thread::get_id(); }); };
+  EXPECT_EQ(thread_of_write(), std::this_thread::get_id());
+  EXPECT_ERROR(db->write(kAct, [](Writer&) { throw Error(Code::invalid, "no"); }), Code::invalid);
+  Gathered group(*db, metrics);
+  auto a = group.add([](Writer& w) { put(w, 1, "a"); });
+  auto b = group.add([](Writer& w) { put(w, 2, "b"); });
+  group.go();
+  a.get(), b.get();
+  EXPECT_NE(thread_of_write(), std::this_thread::get_id()) << "others may come back to share the commit";
+  EXPECT_EQ(thread_of_write(), std::this_thread::get_id()) << "but they did not";
+}
+
 TEST_P(DatabaseContract, PublishesAfterTheCommitInTheOrderOfTheWrites) {
   open();
   std::vector<int> published;  // only touched by the writer's thread until go() returned everything

@@ -23,7 +23,7 @@ constexpr sys::Micros kGatherMax = std::chrono::milliseconds(5);
 constexpr int kCarefulGroups = 32;
 constexpr sys::Micros kFindOutWhileStoppingMax = std::chrono::seconds(10);
 
-// Whose writer this thread is.
+// Whose pen this thread has.
 thread_local const void* writing_here = nullptr;
 
 // Our own threads must outlive whatever a caller's function throws.
@@ -93,7 +93,7 @@ void GroupCommitDatabase::migrate(std::span<const Migration> migrations) {
 }
 
 void GroupCommitDatabase::set_ledger(Ledger& ledger) {
-  // On the writer's thread, so that it needs no lock there.
+  // With the pen, so that it needs no lock there.
   run_alone([&](Connection&) {
     CHECK(!ledger_, "the ledger is set once");
     ledger_ = &ledger;
@@ -114,20 +114,43 @@ void GroupCommitDatabase::scrub(std::span<const std::string_view> tables) {
 void GroupCommitDatabase::read_erased(const std::function<void(Reader&)>& work) { readers_.read(work); }
 
 void GroupCommitDatabase::write_erased(const Act& act, const std::function<void(Writer&)>& work) {
+  CHECK(writing_here != this, "a write inside a write would wait for itself");
   Waiting waiting;
   waiting.act = &act;
   waiting.work = &work;
-  enqueue_and_wait(waiting);
+  if (!take_pen_if_alone()) return enqueue_and_wait(waiting);
+  Waiting* const writes[] = {&waiting};
+  run_group(writes);
+  put_pen_down();
+  if (waiting.error) throw Error(std::move(*waiting.error));
+}
+
+// Who shared the last commit will share the next one, too, and is better off in a group.
+bool GroupCommitDatabase::take_pen_if_alone() {
+  Lock lock(mu_);
+  if (pen_taken_ || !groups_.empty() || stopping_ || last_group_ > 1) return false;
+  pen_taken_ = true;
+  writing_here = this;
+  return true;
+}
+
+void GroupCommitDatabase::put_pen_down() {
+  writing_here = nullptr;
+  const bool untidy = writer_ && writer_->alive() && writer_->untidy();
+  Lock lock(mu_);
+  pen_taken_ = false;
+  untidy_ = untidy_ || untidy;
+  if (!groups_.empty() || untidy_ || stopping_) arrived_.notify_one();
 }
 
 void GroupCommitDatabase::run_alone(const std::function<void(Connection&)>& work) {
+  CHECK(writing_here != this, "a write inside a write would wait for itself");
   Waiting waiting;
   waiting.alone = &work;
   enqueue_and_wait(waiting);
 }
 
 void GroupCommitDatabase::enqueue_and_wait(Waiting& waiting) {
-  CHECK(writing_here != this, "a write inside a write would wait for itself");
   std::shared_ptr<Group> group;
   {
     Lock lock(mu_);
@@ -161,16 +184,20 @@ void GroupCommitDatabase::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-std::shared_ptr<GroupCommitDatabase::Group> GroupCommitDatabase::take_group() {
+// The pen, with the next group, or without one to tidy. False when there will be nothing any more.
+bool GroupCommitDatabase::take_pen(std::shared_ptr<Group>& group) {
   Lock lock(mu_);
-  while (groups_.empty() && !stopping_) lock.wait(arrived_);
-  if (groups_.empty()) return nullptr;
+  while (pen_taken_ || (groups_.empty() && !untidy_ && !stopping_)) lock.wait(arrived_);
+  if (groups_.empty() && !untidy_) return false;
+  pen_taken_ = true;
+  if (std::exchange(untidy_, false)) return true;
   gather(lock);
-  auto group = std::move(groups_.front());
+  group = std::move(groups_.front());
   groups_.pop_front();
-  waiting_ -= group->writes.size();
+  last_group_ = group->writes.size();
+  waiting_ -= last_group_;
   probe_.writes_waiting.Set(static_cast<double>(waiting_));
-  return group;
+  return true;
 }
 
 // Those who shared the last commit are likely to come back together. Waits for nearly as many (the last of them arrive
@@ -185,10 +212,12 @@ void GroupCommitDatabase::gather(Lock& lock) {
 }
 
 void GroupCommitDatabase::writer_loop() {
-  writing_here = this;
   ::pthread_setname_np(::pthread_self(), "sql-writer");
-  while (const auto group = take_group()) {
-    if (group->alone) {
+  for (std::shared_ptr<Group> group; take_pen(group); group.reset()) {
+    writing_here = this;
+    if (!group) {
+      if (writer_ && writer_->alive()) writer_->tidy();
+    } else if (group->alone) {
       auto& waiting = *group->writes.front();
       try {
         (*waiting.alone)(writer_connection());
@@ -198,8 +227,8 @@ void GroupCommitDatabase::writer_loop() {
     } else {
       run_group(group->writes);
     }
-    group->done.raise();
-    if (writer_ && writer_->alive()) writer_->tidy();
+    put_pen_down();  // before anybody wakes up, who may write again at once
+    if (group) group->done.raise();
   }
 }
 
@@ -298,7 +327,6 @@ bool GroupCommitDatabase::commit(std::size_t writes) {
   }
   const auto transaction = writer_->transaction();
   const bool committed = writer_->commit() || find_out(transaction);
-  last_group_ = writes;
   last_commit_took_ = clock_.now() - began;
   probe_.commit_seconds.Observe(std::chrono::duration<double>(last_commit_took_).count());
   probe_.writes_per_commit.Observe(static_cast<double>(writes));

@@ -20,10 +20,12 @@
 
 namespace falaj::sql {
 
-// A Database over any engine. One thread owns the write connection. Writers that arrive while it is busy gather in a
-// group; the group runs in one transaction, shares one durable commit and is woken by one call.
+// A Database over any engine. Whoever has the pen writes: a thread of its own, or a caller who comes alone, since
+// waking a thread and being woken by it costs as much as a small write. Writers that arrive while the pen is held
+// gather in a group; the thread runs the group in one transaction, with one durable commit, and wakes it by one call.
 //
 //   callers --enqueue--> forming group --taken whole--> BEGIN { work audit }* seal COMMIT --> wake
+//   a lone caller -----------------------------------> BEGIN   work audit    seal COMMIT
 //
 // When a write of the group fails, the transaction is rolled back and run again with a savepoint around each write, so
 // that only the guilty is undone.
@@ -61,10 +63,13 @@ class GroupCommitDatabase final : public Database {
 
   void enqueue_and_wait(Waiting& waiting);
   void run_alone(const std::function<void(Connection&)>& work);
+  bool take_pen_if_alone();
+  void put_pen_down();
 
-  // On the writer's thread:
   void writer_loop();
-  std::shared_ptr<Group> take_group();
+  bool take_pen(std::shared_ptr<Group>& group);
+
+  // By who has the pen:
   void run_group(std::span<Waiting* const> writes);
   void gather(Lock& lock) REQUIRES(mu_);
   Ran try_together(std::span<Waiting* const> writes, Apart apart);
@@ -81,15 +86,17 @@ class GroupCommitDatabase final : public Database {
   Probe probe_;
   ReaderPool readers_;
 
-  // The writer thread's own:
+  // Belong to who has the pen:
   std::unique_ptr<Connection> writer_;
   Ledger* ledger_ = nullptr;
   sys::Micros reconnect_at_{0}, reconnect_wait_{0};
   int careful_groups_ = 0;           // how many more groups keep their writes apart from the start
-  std::size_t last_group_ = 0;       // writes in the last group
   sys::Micros last_commit_took_{0};  // with its seal
 
   Mutex mu_;  // guards everything below
+  bool pen_taken_ GUARDED_BY(mu_) = false;
+  bool untidy_ GUARDED_BY(mu_) = false;         // the thread is to tidy the connection when nobody writes
+  std::size_t last_group_ GUARDED_BY(mu_) = 0;  // writes in the last group
   std::condition_variable arrived_;
   std::deque<std::shared_ptr<Group>> groups_ GUARDED_BY(mu_);
   std::size_t waiting_ GUARDED_BY(mu_) = 0;

@@ -132,6 +132,7 @@ class SqliteConnection final : public Connection {
   bool alive() override { return true; }
   void scrub(std::span<const std::string_view> tables) override;
   void tidy() override;
+  bool untidy() const override { return log_pages_ >= kCheckpointPages; }
 
  private:
   void execute(const std::string& script);
@@ -337,7 +338,7 @@ void SqliteConnection::scrub(std::span<const std::string_view> tables) {
 }
 
 void SqliteConnection::tidy() {
-  if (log_pages_ < kCheckpointPages) return;
+  if (!untidy()) return;
   // A passive checkpoint waits for nobody; when steady readers keep it from starting the log over, a bounded wait does.
   const bool forced = log_pages_ >= kCheckpointPagesForced;
   if (forced) sqlite3_busy_timeout(db_, kCheckpointBusyMs);
