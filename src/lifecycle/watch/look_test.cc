@@ -15,6 +15,7 @@
 #include "foundation/base/testing.h"
 #include "foundation/stats/blocks.h"
 #include "lifecycle/watch/diagnose.h"
+#include "lifecycle/watch/judge.h"
 
 namespace falaj::watch {
 namespace {
@@ -178,6 +179,22 @@ TEST_F(LookTest, WhatWasNeverAsInTrainingIsSkew) {
   see(2);
   ASSERT_TRUE(watching_.of("temperature", "drift"));
   EXPECT_EQ(watching_.of("temperature", "drift")->kind, "skew");
+}
+
+TEST(JudgeTest, WhatALongBlockShowsFirstMayHaveBegunWell) {
+  const auto kind = [](std::uint64_t windows) {
+    std::map<std::string, TestState> tests;
+    Judge judge(0.01, 1000, 1, static_cast<std::int64_t>(windows) - 1, tests);
+    judge.see("drift", "x", {0, 0, windows}, 1e-30, true, [] {
+      Finding out;
+      out.kind = "drift";
+      return out;
+    });
+    return tests.at("drift x").found->kind;
+  };
+  EXPECT_EQ(kind(1), "skew");
+  EXPECT_EQ(kind(8), "skew");
+  EXPECT_EQ(kind(64), "drift");
 }
 
 TEST_F(LookTest, ARestartChangesNothing) {
