@@ -238,6 +238,7 @@ std::string said_of(const flow::TriggerSpec& trigger) {
   if (trigger.cron) return "cron " + *trigger.cron;
   if (!trigger.dataset.empty()) return "dataset " + trigger.dataset;
   if (trigger.promotion) return fmt::format("promotion {}@{}", trigger.promotion->model, trigger.promotion->alias);
+  if (trigger.alert) return "alert " + trigger.alert->rule;
   return trigger.push ? fmt::format("push {}", trigger.push->branch) : "";
 }
 

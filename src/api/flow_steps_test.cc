@@ -9,6 +9,7 @@
 #include "foundation/base/text.h"
 #include "lifecycle/flow/flow.h"
 #include "lifecycle/flow/model_files.h"
+#include "lifecycle/serving/endpoints.h"
 #include "lifecycle/track/artifacts.h"
 
 namespace falaj::api {
@@ -62,11 +63,11 @@ struct FlowSteps : testing::Test {
   static std::string output(const flow::StepLife& step, const char* name) {
     return flow::words_of(step.outputs.at(name));
   }
-  // A version of the model `m` with these files.
+  // A version of a model with these files.
   std::int64_t version(const std::map<std::string, std::string>& files,
-                       const std::map<std::string, double>& metrics = {}) {
+                       const std::map<std::string, double>& metrics = {}, const std::string& model = "m") {
     try {
-      api.models->create_model(where, "m", {}, "", act);
+      api.models->create_model(where, model, {}, "", act);
     } catch (const Error&) {
     }
     const auto run = api.track->create_run(where, {}, act).info.run_id;
@@ -74,7 +75,7 @@ struct FlowSteps : testing::Test {
     track::Batch batch;
     for (const auto& [name, value] : metrics) batch.metrics.push_back({name, {0, 0, value}, "", "", ""});
     if (!metrics.empty()) api.track->log(where, run, batch, act);
-    return api.models->create_version(where, {"m", "runs:/" + run + "/model", run, "", "", "", {}}, act).number;
+    return api.models->create_version(where, {model, "runs:/" + run + "/model", run, "", "", "", {}}, act).number;
   }
   static std::string onnx() {
     graph::Graph graph;
@@ -250,6 +251,30 @@ TEST_F(FlowSteps, AGateThatCannotSeeWhatItIsAskedSaysNo) {
   EXPECT_THAT(step(gate(number, "{monitor: watch, psiAtMost: 0.1}")).why, HasSubstr("no window yet"));
   EXPECT_THAT(step(gate(number, "{monitor: other, psiAtMost: 0.1}")).why, HasSubstr("other"));
   EXPECT_THAT(step(gate(number, "{endpoint: e, p99AtMost: 1ms}")).why, HasSubstr("has answered 0 requests"));
+}
+
+TEST_F(FlowSteps, OfTwoModelsAtOneEndpointEachHasItsOwnLatency) {
+  const auto quick = version({{"model.onnx", onnx()}}), slow = version({{"model.onnx", onnx()}}, {}, "other");
+  ASSERT_EQ(quick, slow) << "the same number";
+  declare("Endpoint", "e",
+          fmt::format("{{variants: [{{name: a, model: m, version: {0}}}, {{name: b, model: other, version: {0}}}]}}",
+                      quick));
+  serving::ServerReport report;
+  report.server = "here";
+  for (const auto& [name, p99_us] : {std::pair("a", 500.0), {"b", 50'000.0}}) {
+    serving::VariantReport variant;
+    variant.tenant = "acme";
+    variant.project = "flights";
+    variant.endpoint = "e";
+    variant.variant = name;
+    variant.version = quick;
+    variant.requests = 300;
+    variant.p99_us = p99_us;
+    report.variants.push_back(variant);
+  }
+  api.endpoints->report(report);
+  EXPECT_THAT(step(gate(quick, "{endpoint: e, p99AtMost: 1ms}")).why,
+              HasSubstr("99 % of 300 answers at e within 500 us"));
 }
 
 TEST(ModelFiles, WhatRunsSomethingIsKnownByItsNameOrItsFirstBytes) {

@@ -44,8 +44,8 @@ class LoopRoutes : public testing::TestWithParam<std::string> {
   void policy(const std::string& more) {
     declare("RetrainPolicy", "keep", "{on: [worse], blockedBy: [broken], pipeline: retrain, settle: 1s, " + more + "}");
   }
-  // A minute of the world: everybody looks.
-  void live(bool worse, bool broken = false) {
+  // What servers say within a minute, and what rules make of it.
+  void tell(bool worse, bool broken = false) {
     serving::VariantReport variant;
     variant.tenant = "acme";
     variant.project = "flights";
@@ -63,6 +63,10 @@ class LoopRoutes : public testing::TestWithParam<std::string> {
     report.variants = {variant};
     api.endpoints->report(report);
     api.alerts->look();
+  }
+  // A minute of the world: everybody looks.
+  void live(bool worse, bool broken = false) {
+    tell(worse, broken);
     api.loop->look();
     for (int i = 0; i < 10; ++i) api.flow->pass();
     api.loop->look();
@@ -132,6 +136,30 @@ TEST_P(LoopRoutes, BrokenDataAreNotLearnedFromAndAFailureMayPage) {
   for (int i = 0; i < 4; ++i) live(true, false);
   EXPECT_THAT(history(), ElementsAre("blocked", "waits", "unblocked", "begun", "failed", "waits"));
   EXPECT_TRUE(fires("page")) << "whenFailed: page";
+}
+
+TEST_P(LoopRoutes, ACancelThatWasLostIsAskedAgain) {
+  declare("Pipeline", "retrain", "{steps: [{name: ok, approve: {message: really}}]}");
+  policy("coolDown: 1h");
+  live(false);
+  for (int i = 0; i < 3; ++i) live(true);
+  EXPECT_THAT(history(), ElementsAre("begun"));
+  const vault::Where where{TenantName::parse("acme"), ProjectName::parse("flights")};
+  const auto phase = [&] { return api.flow->runs().numbered(where, "retrain", 0).life.phase; };
+  tell(true, true);
+  api.loop->look();
+  EXPECT_THAT(history(), ElementsAre("begun", "blocked"));
+  // As if it had been killed before it could ask.
+  const auto run = api.flow->runs().numbered(where, "retrain", 0).facts.id;
+  api.database->write({"user/test", "x", "/", ""},
+                      [&](sql::Writer& w) { api.flow->runs().forget_wishes(w, run, INT64_MAX); });
+  api.flow->pass();
+  EXPECT_EQ(phase(), flow::RunPhase::running);
+  api.loop->look();
+  api.flow->pass();
+  EXPECT_EQ(phase(), flow::RunPhase::cancelled);
+  api.loop->look();
+  EXPECT_THAT(history(), ElementsAre("begun", "blocked", "cancelled", "waits"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, LoopRoutes, testing::ValuesIn(sql::engines()),

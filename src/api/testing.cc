@@ -197,7 +197,7 @@ TestApi::TestApi(CallLimits limits, const std::string& engine)
   flow::FlowOptions flow_options;
   flow_options.workers = 0;
   flow = std::make_unique<flow::Flow>(flow::Flow::Parts{*database, *resources, *directory, *datasets, *promotions,
-                                                        *track, *steps, clock, random, metrics},
+                                                        *track, *steps, *alerts, clock, random, metrics},
                                       flow_options);
   loop = std::make_unique<loop::Loop>(
       loop::Loop::Parts{*database, *resources, *alerts, *flow, *endpoints, clock, metrics});

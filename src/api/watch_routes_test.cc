@@ -16,6 +16,7 @@
 namespace falaj::api {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 struct WatchRoutes : testing::Test {
@@ -164,6 +165,8 @@ TEST_F(WatchRoutes, ComparesWithWhatTheModelWasTestedOn) {
   EXPECT_EQ(api.get("/v1/monitors/m/columns/nothing" + scope).status, 404);
   EXPECT_EQ(get("/v1/monitors" + scope).at("items").as_array().size(), 1u);
   EXPECT_THAT(api.metrics.render(), HasSubstr("falaj_watch_findings{kind=\"skew\"} 1"));
+  EXPECT_THAT(api.metrics.render(), ContainsRegex("falaj_watch_psi.*column=.x.*variant=.old.,version=.2."))
+      << "each its own";
 }
 
 TEST_F(WatchRoutes, WindowsThatStayEmptyCloseAndSilenceIsNoticed) {
@@ -176,6 +179,7 @@ TEST_F(WatchRoutes, WindowsThatStayEmptyCloseAndSilenceIsNoticed) {
   EXPECT_EQ(api.watch->windows(where, "m", 10).size(), 1u);
   ASSERT_EQ(api.watch->findings(where, {}).size(), 1u);
   EXPECT_THAT(api.watch->findings(where, {})[0].finding.text, HasSubstr("no request since"));
+  EXPECT_GT(api.watch->findings(where, {})[0].finding.score, 1) << "rules with a threshold must see it";
   ASSERT_EQ(send("b", segment(10, 0)).status, 200);
   api.watch->upkeep();
   EXPECT_TRUE(api.watch->findings(where, {}).empty());

@@ -329,6 +329,7 @@ void add_pipeline_changes(CLI::App& pipeline, Session& session) {
 void add_pipeline_commands(CLI::App& app, Session& session) {
   auto* pipeline = app.add_subcommand("pipeline", "Pipelines: steps that make a model and bring it where it is used");
   pipeline->require_subcommand(1);
+  add_apply(*pipeline, session);  // as falaj apply: people look for it here
   add_pipeline_looks(*pipeline, session);
   add_pipeline_changes(*pipeline, session);
 }

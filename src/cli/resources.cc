@@ -74,14 +74,8 @@ void send(Session& session, const std::vector<std::string>& files, bool dry_run,
   print_changes(session, session.api().post(with_diff ? "/v1/diff" : "/v1/apply", body), with_diff);
 }
 
-void add_apply(CLI::App& app, Session& session) {
+void add_diff(CLI::App& app, Session& session) {
   auto files = std::make_shared<std::vector<std::string>>();
-  auto dry_run = std::make_shared<bool>(false);
-  auto* apply = app.add_subcommand("apply", "Make the platform as files of resources say: all of it, or none");
-  apply->add_option("-f,--file", *files, "A YAML file, a directory of them, or - for standard input; may be repeated")
-      ->required();
-  apply->add_flag("--dry-run", *dry_run, "Check everything and say what would change, but change nothing");
-  apply->callback([&session, files, dry_run] { send(session, *files, *dry_run, false); });
   auto* diff = app.add_subcommand("diff", "Show what apply would change, field by field");
   diff->add_option("-f,--file", *files, "A YAML file, a directory of them, or - for standard input; may be repeated")
       ->required();
@@ -205,8 +199,19 @@ void add_changing(CLI::App& app, Session& session) {
 
 }  // namespace
 
+void add_apply(CLI::App& app, Session& session) {
+  auto files = std::make_shared<std::vector<std::string>>();
+  auto dry_run = std::make_shared<bool>(false);
+  auto* apply = app.add_subcommand("apply", "Make the platform as files of resources say: all of it, or none");
+  apply->add_option("-f,--file", *files, "A YAML file, a directory of them, or - for standard input; may be repeated")
+      ->required();
+  apply->add_flag("--dry-run", *dry_run, "Check everything and say what would change, but change nothing");
+  apply->callback([&session, files, dry_run] { send(session, *files, *dry_run, false); });
+}
+
 void add_resource_commands(CLI::App& app, Session& session) {
   add_apply(app, session);
+  add_diff(app, session);
   add_reading(app, session);
   add_changing(app, session);
 }

@@ -87,6 +87,7 @@ void add_endpoint_commands(CLI::App& app, Session& session);  // deploy, endpoin
 void add_monitor_commands(CLI::App& app, Session& session);   // monitor
 void add_loop_commands(CLI::App& app, Session& session);      // loop
 void add_report_commands(CLI::App& app, Session& session);    // report, timeline
+void add_apply(CLI::App& app, Session& session);              // apply, also below another command
 void add_pipeline_commands(CLI::App& app, Session& session);  // pipeline
 void add_bench_commands(CLI::App& app, Session& session);     // bench
 void add_alert_commands(CLI::App& app, Session& session);     // alerts

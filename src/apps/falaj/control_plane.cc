@@ -345,7 +345,7 @@ void ControlPlane::make_flow() {
                          *promotions_, *jobs_, *endpoints_, clock_},
       api::asks_of(*watch_, *models_, *vault_), std::string(kVersion));
   flow_ = std::make_unique<flow::Flow>(flow::Flow::Parts{*database_, *resources_, *directory_, *datasets_, *promotions_,
-                                                         *track_, *steps_, clock_, random_, metrics_},
+                                                         *track_, *steps_, *alerts_, clock_, random_, metrics_},
                                        flow::FlowOptions{});
   loop_ = std::make_unique<loop::Loop>(
       loop::Loop::Parts{*database_, *resources_, *alerts_, *flow_, *endpoints_, clock_, metrics_});

@@ -76,7 +76,7 @@ Calibration Calibration::decode(ByteReader& in) {
 Expected expected(const Calibration& calibration, const Quantiles& scores) {
   Expected out;
   if (scores.count() == 0) return out;
-  double all = 0, positives = 0, right = 0;
+  double all = 0, positives = 0, right = 0, spread = 0;
   double ordered = 0, negatives_below = 0;  // pairs of which the positive has the higher score; equal ones count half
   const auto sorted = scores.sorted();
   for (std::size_t i = 0; i < sorted.size();) {
@@ -90,12 +90,19 @@ Expected expected(const Calibration& calibration, const Quantiles& scores) {
     all += here_positive + here_negative;
     positives += here_positive;
     right += std::max(here_positive, here_negative);
+    spread += here_positive * (1 - share);
     ordered += here_positive * (negatives_below + here_negative / 2);
     negatives_below += here_negative;
   }
   out.positives = positives / all;
   out.accuracy = right / all;
-  if (positives > 0 && negatives_below > 0) out.auc = ordered / (positives * negatives_below);
+  out.accuracy_error = std::sqrt(spread) / all;
+  if (positives <= 0 || negatives_below <= 0) return out;
+  const double a = out.auc = ordered / (positives * negatives_below);
+  const double two_positives = a / (2 - a), two_negatives = 2 * a * a / (1 + a);  // both are on the right side of one
+  out.auc_error = std::sqrt(std::max(0.0, a * (1 - a) + (positives - 1) * (two_positives - a * a) +
+                                              (negatives_below - 1) * (two_negatives - a * a)) /
+                            (positives * negatives_below));
   return out;
 }
 

@@ -37,6 +37,9 @@ struct Expected {
   double positives = 0;  // share
   double accuracy = 0;   // of calling positive what is more likely to be
   double auc = 0.5;
+  // Standard errors: by how much the labels of so many independent rows differ from it by chance alone. Of the area it
+  // is Hanley and McNeil's (1982).
+  double accuracy_error = 0, auc_error = 0.5;
 };
 Expected expected(const Calibration& calibration, const Quantiles& scores);
 

@@ -288,12 +288,14 @@ std::vector<PastEvent> Alerts::events(const Where& where, const ListEvents& whic
   });
 }
 
-std::vector<PastEvent> Alerts::events_after(std::int64_t id, std::size_t limit) {
+std::vector<PastEvent> Alerts::fired_after(const Where& where, const std::string& rule, std::int64_t id,
+                                           std::int64_t at_us, std::size_t limit) {
   return parts_.database.read([&](sql::Reader& reader) {
     return reader.all(
         "SELECT id, tenant, project, alert, rule, what, at_us, by_whom, why, told, about FROM alerts_event"
-        " WHERE id > ? ORDER BY id LIMIT ?",
-        {id, static_cast<std::int64_t>(limit)}, read_event);
+        " WHERE tenant = ? AND project = ? AND rule = ? AND what = ? AND id > ? AND at_us > ? ORDER BY id LIMIT ?",
+        {where.tenant, where.project, rule, name(What::fired), id, at_us, static_cast<std::int64_t>(limit)},
+        read_event);
   });
 }
 

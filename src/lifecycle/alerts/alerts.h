@@ -85,8 +85,10 @@ class Alerts {
   Alert get(const Where& where, std::int64_t number);                          // throws not_found
   std::vector<PastEvent> events(const Where& where, const ListEvents& which);  // newest first
   std::vector<RuleView> rules(const Where& where);
-  // Of all projects, oldest first: for whoever acts on alerts, at least once, from a place that they keep.
-  std::vector<PastEvent> events_after(std::int64_t id, std::size_t limit);
+  // When a rule fired, after an event and a time, oldest first: for whoever acts on alerts, from a place that they
+  // keep.
+  std::vector<PastEvent> fired_after(const Where& where, const std::string& rule, std::int64_t id, std::int64_t at_us,
+                                     std::size_t limit);
 
   // ---- changing
   // Somebody has seen it: it is not repeated. Throws not_found, and conflict when it does not fire.

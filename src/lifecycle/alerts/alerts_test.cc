@@ -340,18 +340,25 @@ TEST_P(AlertsOf, CanBeFollowedFromAnyEvent) {
   look_after(1);
   see(0);
   look_after(1);
-  const auto all = alerts->events_after(0, 10);
-  ASSERT_THAT(all, SizeIs(2));
+  see(2);
+  look_after(1);
+  const auto all = alerts->fired_after(kFlights, "slow", 0, 0, 10);
+  ASSERT_THAT(all, SizeIs(2)) << "that it was resolved in between is no firing";
   EXPECT_EQ(all[0].where, kFlights);
   EXPECT_EQ(all[0].what, What::fired);
   EXPECT_EQ(all[0].about.labels.at("endpoint"), "late");
-  EXPECT_THAT(alerts->events_after(all[0].id, 10), SizeIs(1));
+  EXPECT_LT(all[0].id, all[1].id);
+  EXPECT_THAT(alerts->fired_after(kFlights, "slow", all[0].id, 0, 10), SizeIs(1));
+  EXPECT_THAT(alerts->fired_after(kFlights, "slow", 0, all[0].at_us, 10), SizeIs(1));
+  EXPECT_THAT(alerts->fired_after(kFlights, "other", 0, 0, 10), IsEmpty());
+  see(0);
+  look_after(1);
   clock.advance(std::chrono::hours(24 * 500));
   alerts->purge();
-  EXPECT_THAT(alerts->events_after(0, 10), IsEmpty());
+  EXPECT_THAT(alerts->fired_after(kFlights, "slow", 0, 0, 10), IsEmpty());
   see(2);
   look_after(1);
-  EXPECT_GT(alerts->events_after(0, 10).at(0).id, all[1].id) << "no id is used twice";
+  EXPECT_GT(alerts->fired_after(kFlights, "slow", 0, 0, 10).at(0).id, all[1].id) << "no id is used twice";
   EXPECT_GT(alerts->list(kFlights, {}).at(0).number, 1);
 }
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "lifecycle/flow/gate.h"
 #include "lifecycle/jobs/spec.h"
 
 namespace falaj::flow {
@@ -63,6 +64,10 @@ void check_job(const json::value& body, const std::string& path, Faults& faults)
   for (auto& fault : own) faults.push_back({path + fault.where.substr(4), std::move(fault.what)});
 }
 
+std::string untold(const ConditionBody& condition) {
+  return fmt::format("higher or lower must be said: the name '{}' does not tell", condition.metric.substr(0, 80));
+}
+
 void check_condition_body(const ConditionBody& c, bool against, const std::string& at, Faults& faults) {
   const bool metric = !c.metric.empty(), latency = c.p99_at_most_us.has_value(), drift = c.psi_at_most.has_value();
   if (metric + c.bytes_at_most.has_value() + latency + c.safe + drift != 1)
@@ -71,6 +76,7 @@ void check_condition_body(const ConditionBody& c, bool against, const std::strin
     faults.push_back({at, "needs atLeast, atMost, betterBy or, with slices, spreadAtMost"});
   if (!metric && (c.at_least || c.at_most || c.better_by || !c.run.empty() || !c.slices.empty()))
     faults.push_back({at, "needs a metric"});
+  if (c.better_by && !told_better(c)) faults.push_back({at + ".better", untold(c)});
   if (c.spread_at_most && c.slices.empty())
     faults.push_back({at + ".spreadAtMost", "needs 'slices', a column to slice by"});
   if (c.better_by && !against) faults.push_back({at + ".betterBy", "needs 'against', an alias to compare with"});
@@ -87,6 +93,9 @@ void check_gate(const json::value& body, const std::string& path, Faults& faults
   if (!gate.version.is_null() && !number(gate.version) &&
       !(several && !several->empty() && std::all_of(several->begin(), several->end(), number)))
     faults.push_back({path + ".version", "must be the number of a version, or several"});
+  const auto decides = decided_by(gate);
+  if (several && several->size() > 1 && decides && !told_better(gate.conditions[*decides]))
+    faults.push_back({fmt::format("{}.conditions[{}].better", path, *decides), untold(gate.conditions[*decides])});
   for (std::size_t i = 0; i < gate.conditions.size(); ++i)
     check_condition_body(gate.conditions[i], !gate.against.empty(), fmt::format("{}.conditions[{}]", path, i), faults);
 }

@@ -155,7 +155,8 @@ struct Shape<flow::ConditionBody> {
         field("atMost", &T::at_most, "The high end of its interval is at most this."),
         field("betterBy", &T::better_by,
               "Better than the other by this, with that confidence; below 0: not much worse."),
-        field("better", &T::better, "higher or lower; by the metric's name when absent.").one_of(flow::kBetter),
+        field("better", &T::better, "higher or lower; by the metric's name when absent, which must then tell.")
+            .one_of(flow::kBetter),
         field("confidence", &T::confidence, "Of betterBy."),
         field("slices", &T::slices, "Each METRIC/COLUMN/VALUE of this column, as trainings log them for `slices`.")
             .length(0, 128),

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kRestAfterFailureUs = 1'000'000;
 constexpr std::size_t kSaidMax = 50;  // changes that one audit record tells of
+constexpr std::size_t kAlertsLooked = 1000;
 
 track::RunStatus status_of(RunPhase phase) {
   return phase == RunPhase::succeeded ? track::RunStatus::finished
@@ -155,6 +156,7 @@ std::int64_t Flow::advance(Run& run, const std::vector<Wish>& wishes, std::vecto
   Turn turn{next, {}, {}, {}, 0, false};
   admit(turn);
   grant(turn, wishes);
+  hold(turn);
   std::int64_t due = INT64_MAX;
   if (next.life.phase == RunPhase::running) {
     take(turn, results);
@@ -190,7 +192,13 @@ void Flow::admit(Turn& turn) {
             other.where.scope() == run.where.scope();
   }
   if (busy >= run.plan->spec.concurrency) return;
+  if (const auto why = broken(run.where, run.plan->spec); !why.empty()) {
+    turn.changed |= run.life.why.empty();
+    if (run.life.why.empty()) run.life.why = "waits: " + why;
+    return;
+  }
   run.life.phase = RunPhase::running;
+  run.life.why.clear();
   run.life.began_us = parts_.clock.wall().count();
   run.life.run_id = open_tracking(run);
   turn.said.push_back("it began");
@@ -219,6 +227,17 @@ void Flow::grant(Turn& turn, const std::vector<Wish>& wishes) {
   }
 }
 
+// Nothing is learned from broken data, whoever began it.
+void Flow::hold(Turn& turn) {
+  auto& life = turn.run.life;
+  if (life.phase != RunPhase::running || !life.stop.empty()) return;
+  const auto why = broken(turn.run.where, turn.run.plan->spec);
+  if (why.empty()) return;
+  flow::stop(life, RunPhase::cancelled, why);
+  turn.said.push_back(why);
+  turn.changed = true;
+}
+
 // What workers did. What must happen together with its being known happens in the write.
 void Flow::take(Turn& turn, std::vector<Result>& results) {
   for (auto& result : results) {
@@ -228,6 +247,10 @@ void Flow::take(Turn& turn, std::vector<Result>& results) {
       continue;
     if (!result.acted.within) {
       ended(turn, result.step, result.acted.done);
+      continue;
+    }
+    if (!turn.run.life.stop.empty()) {  // nothing was done yet, nor is it
+      ended(turn, result.step, {Done::How::failed, turn.run.life.stop, {}, "", false});
       continue;
     }
     turn.said.push_back(fmt::format("{}: done", result.step));
@@ -258,13 +281,36 @@ std::int64_t Flow::go_on(Turn& turn) {
     run.life = std::move(next.life);
     turn.changed |= next.changed;
     for (const auto& id : next.stop) {
-      const auto& step = run.life.steps.at(id);
-      if (step.ticket.empty() || !told_to_stop_.insert(step.ticket).second) continue;
-      parts_.work.stop(task_of(run, *run.plan->find(id)), step.ticket, run.life.stop);
+      const auto& ticket = run.life.steps.at(id).ticket;
+      if (!ticket.empty() && !told_to_stop_.contains(ticket)) tell_to_stop(run, id);
     }
     if (next.begin.empty() || has_ended(run.life.phase)) return next.look_us;
     for (const auto& id : next.begin) begin_step(turn, id);
   }
+}
+
+// What could not be told now is told at the next look: a canary that is not taken back takes over.
+void Flow::tell_to_stop(const Run& run, const std::string& step) {
+  const auto& ticket = run.life.steps.at(step).ticket;
+  try {
+    parts_.work.stop(task_of(run, *run.plan->find(step)), ticket, run.life.stop);
+  } catch (const Error& e) {
+    log::warn("step_not_stopped", {{"run", run.facts.id}, {"step", step}, {"why", e.what()}});
+    if (e.code() != Code::denied && e.code() != Code::invalid) return;  // those will not go away
+  }
+  told_to_stop_.insert(ticket);
+}
+
+// Which alert says that data are broken, in words; "" = none does.
+std::string Flow::broken(const Where& where, const PipelineSpec& spec) const {
+  if (spec.blocked_by.empty()) return "";
+  alerts::ListAlerts which;
+  which.limit = kAlertsLooked;
+  for (const auto& alert : parts_.alerts.list({where.tenant.str(), where.project.str()}, which))
+    if (alert.phase == alerts::Phase::firing &&
+        std::find(spec.blocked_by.begin(), spec.blocked_by.end(), alert.rule) != spec.blocked_by.end())
+      return fmt::format("data are broken, by alert {} ({}): {}", alert.number, alert.rule, alert.about.text);
+  return "";
 }
 
 void Flow::begin_step(Turn& turn, const std::string& id) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -17,6 +18,7 @@
 #include "foundation/sys/random.h"
 #include "governance/iam/directory.h"
 #include "governance/resource/resources.h"
+#include "lifecycle/alerts/alerts.h"
 #include "lifecycle/data/datasets.h"
 #include "lifecycle/flow/probe.h"
 #include "lifecycle/flow/store.h"
@@ -60,6 +62,7 @@ class Flow {
     models::Promotions& promotions;
     track::Track& track;
     Work& work;
+    alerts::Alerts& alerts;
     const sys::Clock& clock;
     sys::Random& random;
     Metrics& metrics;
@@ -116,6 +119,7 @@ class Flow {
   std::int64_t advance(Run& run, const std::vector<Wish>& wishes, std::vector<Result> results);
   void admit(Turn& turn);
   void grant(Turn& turn, const std::vector<Wish>& wishes);
+  void hold(Turn& turn);
   void take(Turn& turn, std::vector<Result>& results);
   void look(Turn& turn);
   std::int64_t go_on(Turn& turn);
@@ -124,15 +128,23 @@ class Flow {
   void commit(Turn& turn);
   void close_tracking(const Run& run);
   std::string open_tracking(const Run& run);
+  void tell_to_stop(const Run& run, const std::string& step);
+  std::string broken(const Where& where, const PipelineSpec& spec) const;
   Task task_of(const Run& run, const Instance& instance) const;
   void give(const Task& task) EXCLUDES(mu_);
   bool over_budget(const Run& run, std::string& why);
   void count(const RunLife& before, const RunLife& after);
 
-  bool trigger(const resource::Stored& stored, const PipelineSpec& spec, const TriggerSpec& trigger,
-               std::int64_t now_us);
+  // Something that a trigger listens to. They are seen in the order of `number`, which the pipeline's cursor keeps.
+  struct Happened {
+    std::int64_t number = 0;
+    json::object facts;
+  };
+  std::size_t trigger(const resource::Stored& stored, const PipelineSpec& spec, std::size_t which, std::int64_t now_us);
+  std::vector<Happened> happened(const resource::Stored& stored, const TriggerSpec& trigger,
+                                 std::optional<std::int64_t> seen, std::int64_t not_before_us, std::int64_t now_us);
   bool begin_triggered(const resource::Stored& stored, const PipelineSpec& spec, const TriggerSpec& trigger,
-                       json::object facts, const std::string& cursor, std::int64_t seen);
+                       const Happened& cause, const std::string& cursor);
   Run make_run(const Where& where, const Begin& begin, const resource::Stored& stored);
   void check_owner(const Where& where, const std::string& owner) const;
 

@@ -14,6 +14,8 @@
 
 #include "foundation/crypto/hash.h"
 #include "foundation/crypto/key.h"
+#include "lifecycle/alerts/alerts.h"
+#include "lifecycle/alerts/kinds.h"
 #include "lifecycle/data/testing.h"
 #include "lifecycle/flow/flow.h"
 #include "lifecycle/flow/kind.h"
@@ -68,6 +70,7 @@ class CountingWork final : public Work {
     return done(task);
   }
   void stop(const Task&, const std::string& ticket, const std::string&) override {
+    if (stops_fail > 0 && --stops_fail >= 0) throw Error(Code::conflict, "somebody else changed it");
     stopped.insert(ticket);
     waits = false;
   }
@@ -95,17 +98,34 @@ class CountingWork final : public Work {
 
   sys::SimRandom random;
   std::int64_t jobs = 0;
+  int stops_fail = 0;  // so many, before they do not
   bool kills = false, waits = false;
   std::string changed;
   std::set<std::string> fails, refuses, denied, effects, looked, stopped, gone;
 };
 
+// What rules see: one signal while it is bad.
+class Bad final : public alerts::SignalSource {
+ public:
+  std::vector<alerts::Signal> read(const alerts::Question&) override {
+    if (!bad) return {};
+    return {{"endpoint/late", {{"endpoint", "late"}}, 1, "half of them are zero", 0}};
+  }
+  bool bad = false;
+};
+
+std::vector<resource::Kind> kinds_of_flow() {
+  auto out = alerts::alert_kinds();
+  out.push_back(pipeline_kind([](const json::value&, const std::string&, Faults&) {}));
+  return out;
+}
+
 class FlowTest : public testing::TestWithParam<std::string> {
  public:
-  FlowTest() : data(GetParam(), {}, {pipeline_kind([](const json::value&, const std::string&, Faults&) {})}), work(1) {
+  FlowTest() : data(GetParam(), {}, kinds_of_flow()), work(1) {
     auto& base = data.base;
     for (const auto& module : {track::Track::migrations(), track::LoggedModels::migrations(),
-                               models::Registry::migrations(), Flow::migrations()})
+                               models::Registry::migrations(), alerts::Alerts::migrations(), Flow::migrations()})
       base.database->migrate(module);
     base.database->migrate(kCounted);
     data.apply(R"(
@@ -119,6 +139,9 @@ class FlowTest : public testing::TestWithParam<std::string> {
     std::array<std::byte, crypto::Key::kBytes> key{};
     webhooks = std::make_unique<models::Webhooks>(*base.database, crypto::Key::from(key), base.clock, base.random);
     promotions = std::make_unique<models::Promotions>(*base.database, *webhooks, base.clock);
+    alerts = std::make_unique<alerts::Alerts>(
+        alerts::Alerts::Parts{*base.database, *data.resources, base.clock, base.random, *base.metrics},
+        alerts::Sources{{"quality", &broken}});
     restart();
   }
   ~FlowTest() override { flow.reset(); }
@@ -129,7 +152,7 @@ class FlowTest : public testing::TestWithParam<std::string> {
     options.workers = 0;
     flow = std::make_unique<Flow>(
         Flow::Parts{*data.base.database, *data.resources, *data.base.directory, *data.datasets, *promotions, *track,
-                    work, data.base.clock, data.base.random, *data.base.metrics},
+                    work, *alerts, data.base.clock, data.base.random, *data.base.metrics},
         options);
   }
   void declare(const std::string& spec, const std::string& name = "p") {
@@ -146,6 +169,17 @@ class FlowTest : public testing::TestWithParam<std::string> {
     begin.key = key;
     begin.owner = owner;
     return flow->start(kWhere, begin);
+  }
+  // A rule `broken`, and whether it fires.
+  void rule() {
+    data.apply(
+        "{apiVersion: falaj/v1, kind: AlertRule, metadata: {tenant: acme, project: flights, name: broken}, spec: {on: "
+        "quality, groupBy: [rule]}}");
+  }
+  void data_are(bool bad) {
+    broken.bad = bad;
+    alerts->look();
+    data.base.clock.advance(std::chrono::seconds(1));
   }
   // A look, and what is left of it when it is killed.
   void look() {
@@ -191,6 +225,8 @@ class FlowTest : public testing::TestWithParam<std::string> {
   std::unique_ptr<track::Track> track;
   std::unique_ptr<models::Webhooks> webhooks;
   std::unique_ptr<models::Promotions> promotions;
+  Bad broken;
+  std::unique_ptr<alerts::Alerts> alerts;
   std::unique_ptr<Flow> flow;
 };
 
@@ -364,6 +400,57 @@ TEST_P(FlowTest, CancelStopsWhatRunsAndBeginsNothing) {
   EXPECT_EQ(counted(id, "job").size(), 1u);
 }
 
+TEST_P(FlowTest, WhatCouldNotBeToldToStopIsToldAgain) {
+  declare("{steps: [{name: a, run: {command: [x]}}]}");
+  work.waits = true;
+  work.stops_fail = 2;
+  const auto id = start().facts.id;
+  look();
+  flow->cancel(kWhere, id, "enough", {"user/ada", "x", "/", ""});
+  EXPECT_EQ(finish(id, 100).life.phase, RunPhase::cancelled);
+  EXPECT_EQ(work.stopped.size(), 1u);
+}
+
+TEST_P(FlowTest, NothingIsLearnedFromBrokenDataWhoeverBeganIt) {
+  rule();
+  data.declare("rows", R"({"columns": [{"name": "a", "type": "int64"}]})");
+  declare(
+      "{blockedBy: [broken], triggers: [{dataset: rows}], steps: [{name: a, cache: false, run: {command: [x]}}, {name: "
+      "b, after: [a], promote: {model: m, version: 1, alias: a}}]}");
+  work.waits = true;
+  const auto under_way = start().facts.id;
+  look();
+  EXPECT_EQ(flow->runs().find(under_way).life.steps.at("a").phase, StepPhase::running);
+  data_are(true);
+  const auto stopped = finish(under_way);
+  EXPECT_EQ(stopped.life.phase, RunPhase::cancelled);
+  EXPECT_THAT(stopped.life.why, HasSubstr("data are broken, by alert 1 (broken): half of them are zero"));
+  EXPECT_TRUE(counted(under_way, "effect").empty());
+
+  const auto by_hand = start().facts.id;
+  data.ingest("rows", "a\n1\n");
+  EXPECT_EQ(flow->run_triggers(), 0u);
+  look_often();
+  EXPECT_EQ(flow->runs().find(by_hand).life.phase, RunPhase::queued);
+  EXPECT_THAT(flow->runs().find(by_hand).life.why, HasSubstr("waits: data are broken"));
+  EXPECT_TRUE(counted(by_hand, "job").empty());
+
+  data_are(false);
+  EXPECT_EQ(flow->run_triggers(), 1u) << "what came meanwhile is not lost";
+  EXPECT_EQ(finish(by_hand).life.phase, RunPhase::succeeded);
+  EXPECT_EQ(finish(flow->runs().numbered(kWhere, "p", 0).facts.id).life.phase, RunPhase::succeeded);
+}
+
+TEST_P(FlowTest, BrokenDataAreSeenBeforeAnAliasMoves) {
+  rule();
+  declare("{blockedBy: [broken], steps: [{name: b, promote: {model: m, version: 1, alias: a}}]}");
+  const auto id = start().facts.id;
+  flow->pass();  // what the step is to write is known, and not yet written
+  data_are(true);
+  EXPECT_EQ(finish(id).life.phase, RunPhase::cancelled);
+  EXPECT_TRUE(counted(id, "effect").empty());
+}
+
 TEST_P(FlowTest, SomebodyElseApproves) {
   declare(
       "{steps: [{name: ok, approve: {message: 'really?', by: [user/ada]}}, {name: b, after: [ok], run: {command: "
@@ -450,6 +537,84 @@ TEST_P(FlowTest, TriggersBeginOneRunForEachThingThatHappened) {
   data.base.clock.advance(std::chrono::hours(3));
   EXPECT_EQ(flow->run_triggers(), 1u) << "only the newest time counts";
   EXPECT_EQ(flow->run_triggers(), 0u);
+}
+
+TEST_P(FlowTest, EveryTriggerSeesEverythingThatHappened) {
+  data.declare("rows", R"({"columns": [{"name": "a", "type": "int64"}]})");
+  const std::string triggers =
+      "triggers: [{dataset: rows, parameters: {rows: '${{trigger.dataset}}', how: one}}, {dataset: rows, parameters: "
+      "{rows: '${{trigger.dataset}}', how: other}}]";
+  const std::string spec =
+      "parameters: {rows: {}, how: {}}, steps: [{name: a, run: {command: ['${{params.rows}}', '${{params.how}}']}}]";
+  declare(fmt::format("{{{}, {}}}", spec, triggers));
+  data.base.clock.advance(std::chrono::seconds(5));
+  for (const auto* row : {"a\n1\n", "a\n2\n", "a\n3\n"}) {
+    data.ingest("rows", row);
+    data.base.clock.advance(std::chrono::seconds(1));
+  }
+  EXPECT_EQ(flow->run_triggers(), 6u);
+  restart();
+  EXPECT_EQ(flow->run_triggers(), 0u);
+  std::vector<std::string> begun;
+  for (const auto& run : flow->runs().list(kWhere, {})) begun.push_back(canonical(run.facts.parameters));
+  EXPECT_THAT(begun, UnorderedElementsAre(R"({"how":"one","rows":"rows@1"})", R"({"how":"one","rows":"rows@2"})",
+                                          R"({"how":"one","rows":"rows@3"})", R"({"how":"other","rows":"rows@1"})",
+                                          R"({"how":"other","rows":"rows@2"})", R"({"how":"other","rows":"rows@3"})"));
+  // One that is added begins with what happens from then on; where a busy pipeline skips, only the newest counts.
+  data.base.clock.advance(std::chrono::seconds(5));
+  declare(
+      fmt::format("{{whenBusy: skip, concurrency: 100, {}, {}}}", spec,
+                  triggers.substr(0, triggers.size() - 1) + ", {dataset: rows, parameters: {rows: x, how: third}}]"));
+  EXPECT_EQ(flow->run_triggers(), 0u);
+  data.base.clock.advance(std::chrono::seconds(5));
+  for (const auto* row : {"a\n4\n", "a\n5\n"}) {
+    data.ingest("rows", row);
+    data.base.clock.advance(std::chrono::seconds(1));
+  }
+  EXPECT_EQ(flow->run_triggers(), 3u);
+  EXPECT_EQ(flow->runs().list(kWhere, {"p", "", "", 3})[2].facts.parameters.at("rows"), json::value("rows@5"));
+}
+
+TEST_P(FlowTest, AnAlertBeginsARunEachTimeItFires) {
+  rule();
+  data_are(true);
+  declare(
+      "{parameters: {about: {}, alert: {type: int}}, steps: [{name: a, run: {command: ['${{params.about}}']}}], "
+      "triggers: [{alert: {rule: broken}, parameters: {about: '${{trigger.rule}}: ${{trigger.text}} of "
+      "${{trigger.subject}}', alert: '${{trigger.alert}}'}}]}");
+  EXPECT_EQ(flow->run_triggers(), 0u) << "what fired before begins nothing";
+  data_are(false);
+  EXPECT_EQ(flow->run_triggers(), 0u);
+  data_are(true);
+  EXPECT_EQ(flow->run_triggers(), 1u);
+  restart();
+  EXPECT_EQ(flow->run_triggers(), 0u);
+  const auto run = flow->runs().numbered(kWhere, "p", 0);
+  EXPECT_EQ(run.facts.parameters.at("about"), json::value("broken: half of them are zero of endpoint/late"));
+  EXPECT_EQ(run.facts.parameters.at("alert"), json::value(2));
+  EXPECT_EQ(run.cause.at("severity"), json::value("warning"));
+  data_are(false);
+  data_are(true);
+  EXPECT_EQ(flow->run_triggers(), 1u);
+  EXPECT_THROW(declare("{steps: [{name: a, run: {command: [x]}}], triggers: [{alert: {rule: none}}]}"), Error);
+  EXPECT_THROW(declare("{blockedBy: [broken], steps: [{name: a, run: {command: [x]}}], triggers: [{alert: {rule: "
+                       "broken}}]}"),
+               Error);
+}
+
+TEST_P(FlowTest, OfSeveralPushesWithOneSecretTheBranchTells) {
+  declare(
+      "{parameters: {to: {}}, steps: [{name: a, run: {command: [x]}}], triggers: [{push: {secret: hook, branch: main}, "
+      "parameters: {to: production}}, {push: {secret: hook, branch: dev}, parameters: {to: test}}]}");
+  const auto reveal = [](const std::string&) { return std::string("s3cret"); };
+  const auto pushed = [&](const std::string& branch) {
+    const auto body = fmt::format(R"({{"ref": "refs/heads/{}"}})", branch);
+    return flow->pushed(kWhere, "p", "sha256=" + crypto::hmac_sha256(as_bytes("s3cret"), as_bytes(body)).hex(), body,
+                        reveal);
+  };
+  EXPECT_EQ(pushed("dev")->facts.parameters.at("to"), json::value("test"));
+  EXPECT_EQ(pushed("main")->facts.parameters.at("to"), json::value("production"));
+  EXPECT_FALSE(pushed("other"));
 }
 
 TEST_P(FlowTest, APushIsSignedAndBeginsOneRunHoweverOftenItComes) {

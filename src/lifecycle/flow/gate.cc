@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -12,6 +14,36 @@ namespace falaj::flow {
 namespace {
 
 constexpr double kMeasuredAt = 1.959963984540054;  // standard errors of a 95 % interval, each way
+
+// Words within a metric's name that tell which of its ends is the good one.
+constexpr std::string_view kLower[] = {
+    "bias",  "brier",   "bytes", "cer",    "cost",        "crps",    "deviance", "distance", "drift",
+    "ece",   "eer",     "error", "errors", "fnr",         "fpr",     "kl",       "latency",  "mae",
+    "mape",  "mce",     "mse",   "nll",    "perplexity",  "pinball", "psi",      "rmse",     "rmsle",
+    "rmspe", "seconds", "smape", "wape",   "wasserstein", "wer"};
+constexpr std::string_view kHigher[] = {
+    "acc",    "accuracy", "ap",    "auc",   "auprc",       "auroc",    "bleu",        "coverage", "dice",      "f1",
+    "hits",   "iou",      "kappa", "lift",  "map",         "mcc",      "mrr",         "ndcg",     "precision", "r2",
+    "recall", "roc",      "rouge", "score", "sensitivity", "spearman", "specificity", "tnr",      "tpr"};
+
+// "test_log-loss/origin" is: test, log, loss, origin.
+std::vector<std::string> words_in(std::string_view metric) {
+  std::vector<std::string> out{""};
+  for (const char c : metric) {
+    const bool upper = c >= 'A' && c <= 'Z';
+    if (upper || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))
+      out.back() += static_cast<char>(upper ? c - 'A' + 'a' : c);
+    else
+      out.emplace_back();
+  }
+  return out;
+}
+
+// Of whatever: test_gain_logloss is how much smaller the loss is.
+bool is_gain(std::string_view metric) {
+  const auto words = words_in(metric);
+  return std::find(words.begin(), words.end(), "gain") != words.end();
+}
 
 // The z below which a normal variable is with chance p, by bisection of its distribution: exact to twelve digits.
 double normal_quantile(double p) {
@@ -141,12 +173,29 @@ std::optional<Measured> measured(const std::map<std::string, double>& metrics, c
   return Measured{value->second, low->second, high->second};
 }
 
-bool higher_is_better(const ConditionBody& condition) {
-  if (!condition.better.empty()) return condition.better == "higher";
-  for (const auto* word : {"loss", "error", "mae", "mse", "rmse", "seconds", "bytes", "latency"})
-    if (condition.metric.find(word) != std::string::npos) return false;
-  return true;
+std::optional<std::size_t> decided_by(const GateBody& gate) {
+  for (std::size_t i = 0; i < gate.conditions.size(); ++i)
+    if (!gate.conditions[i].metric.empty()) return i;
+  return std::nullopt;
 }
+
+std::optional<bool> told_better(const ConditionBody& condition) {
+  if (!condition.better.empty()) return condition.better == "higher";
+  if (is_gain(condition.metric)) return true;
+  const auto words = words_in(condition.metric);
+  const auto is_among = [&](std::span<const std::string_view> names) {
+    return std::any_of(words.begin(), words.end(), [&](const auto& word) {
+      return std::find(names.begin(), names.end(), std::string_view(word)) != names.end();
+    });
+  };
+  const bool loses = std::any_of(words.begin(), words.end(), [](const auto& w) { return w.ends_with("loss"); });
+  if (loses || is_among(kLower)) return false;
+  if (is_among(kHigher)) return true;
+  if (condition.at_least.has_value() == condition.at_most.has_value()) return std::nullopt;
+  return condition.at_least.has_value();
+}
+
+bool higher_is_better(const ConditionBody& condition) { return told_better(condition).value_or(true); }
 
 Finding judge(const ConditionBody& c, const VersionSeen& version, const VersionSeen* against) {
   if (c.bytes_at_most) {
@@ -166,12 +215,12 @@ Finding judge(const ConditionBody& c, const VersionSeen& version, const VersionS
 }
 
 Verdict judge(const GateBody& gate, const std::vector<VersionSeen>& versions, const VersionSeen* against) {
-  const auto decides = std::find_if(gate.conditions.begin(), gate.conditions.end(),
-                                    [](const auto& condition) { return !condition.metric.empty(); });
+  const auto decides = decided_by(gate);
   const auto score = [&](const VersionSeen& version) {
-    if (decides == gate.conditions.end()) return 0.0;
-    const auto value = measured(metrics_for(*decides, version), decides->metric);
-    return value ? (higher_is_better(*decides) ? value->value : -value->value) : -INFINITY;
+    if (!decides) return 0.0;
+    const auto& condition = gate.conditions[*decides];
+    const auto value = measured(metrics_for(condition, version), condition.metric);
+    return value ? (higher_is_better(condition) ? value->value : -value->value) : -INFINITY;
   };
   Verdict out;
   double best = 0;
@@ -179,8 +228,11 @@ Verdict judge(const GateBody& gate, const std::vector<VersionSeen>& versions, co
     Verdict one{true, version.version, {}};
     for (const auto& condition : gate.conditions) {
       // One that is what it would be compared with is not worse than itself.
-      const auto finding =
-          judge(condition, version, against && against->version != version.version ? against : nullptr);
+      auto finding = judge(condition, version, against && against->version != version.version ? against : nullptr);
+      // A gain over an alias that nobody holds yet was not measured.
+      if (!against && !gate.against.empty() && is_gain(condition.metric) &&
+          !measured(metrics_for(condition, version), condition.metric))
+        finding = {true, fmt::format("{}: there is nothing to compare with yet", condition.metric)};
       one.passed &= finding.held;
       one.evidence.push_back(finding.said);
     }

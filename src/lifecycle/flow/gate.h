@@ -18,7 +18,13 @@ struct Measured {
 };
 // `name` among the metrics of a run, with NAME_low and NAME_high beside it.
 std::optional<Measured> measured(const std::map<std::string, double>& metrics, const std::string& name);
-bool higher_is_better(const ConditionBody& condition);
+// Which of a metric's ends is the good one: by `better`, by its name, or by the end that it is held to. Nothing when
+// none of them tells.
+std::optional<bool> told_better(const ConditionBody& condition);
+bool higher_is_better(const ConditionBody& condition);  // higher when nothing tells
+
+// Which condition tells the best of several versions: the first with a metric.
+std::optional<std::size_t> decided_by(const GateBody& gate);
 
 struct Finding {
   bool held = false;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "foundation/base/json.h"
 #include "foundation/sys/random.h"
 #include "lifecycle/flow/gate.h"
 
@@ -72,6 +73,61 @@ TEST(Gate, LowerIsBetterForLossesAndErrors) {
   EXPECT_FALSE(judge(condition, seen(2, 0.7, 0), &champion).held);
   condition.better = "higher";
   EXPECT_FALSE(judge(condition, seen(2, 0.8, 0), &champion).held);
+}
+
+TEST(Gate, TheNameTellsWhichEndIsTheGoodOne) {
+  for (const auto* name : {"test_auc", "auc_night", "f1", "test_recall/origin", "test_gain_logloss", "gain_rmse", "R2"})
+    EXPECT_EQ(told_better(metric(name)), true) << name;
+  for (const auto* name : {"test_logloss", "loss", "brier_score", "test_mape", "ece", "rmse", "test_calibration_error",
+                           "wasserstein", "pinball_loss"})
+    EXPECT_EQ(told_better(metric(name)), false) << name;
+  for (const auto* name : {"test_said", "closslink", "received", "margin"})
+    EXPECT_EQ(told_better(metric(name)), std::nullopt) << name;
+  auto held = metric("margin");
+  held.at_most = 2;
+  EXPECT_EQ(told_better(held), false) << "the end that it is held to";
+  held.at_least = 1;
+  EXPECT_EQ(told_better(held), std::nullopt);
+  held.better = "higher";
+  EXPECT_EQ(told_better(held), true);
+}
+
+TEST(Gate, WhereNothingTellsItMustBeSaid) {
+  const auto faults = [](std::string_view gate) {
+    Faults out;
+    check_body("gate", parse_json(gate), "gate", {}, out);
+    std::vector<std::string> where;
+    for (const auto& fault : out) where.push_back(fault.where);
+    return where;
+  };
+  EXPECT_THAT(faults(R"({"model": "m", "version": 1, "against": "a", "conditions": [{"metric": "x", "betterBy": 0}]})"),
+              ElementsAre("gate.conditions[0].better"));
+  EXPECT_THAT(faults(R"({"model": "m", "version": 1, "against": "a", "conditions": [{"metric": "x", "betterBy": 0,
+                         "better": "lower"}]})"),
+              ElementsAre());
+  EXPECT_THAT(
+      faults(R"({"model": "m", "version": [1, 2], "conditions": [{"bytesAtMost": 1}, {"metric": "x", "atMost": 2,
+                         "atLeast": 1}]})"),
+      ElementsAre("gate.conditions[1].better"));
+  EXPECT_THAT(faults(R"({"model": "m", "version": [1, 2], "conditions": [{"metric": "x", "atMost": 2}]})"),
+              ElementsAre());
+}
+
+TEST(Gate, OfSeveralTheLargestGainIsChosenAndTheFirstNeedsNone) {
+  GateBody gate;
+  gate.against = "champion";
+  gate.conditions = {metric("test_gain_logloss")};
+  gate.conditions[0].at_least = 0;
+  auto small = seen(2, 0.7, 0), large = seen(3, 0.7, 0);
+  small.metrics["test_gain_logloss"] = 0.01;
+  large.metrics["test_gain_logloss"] = 0.05;
+  const auto champion = seen(1, 0.7, 0);
+  EXPECT_EQ(judge(gate, {small, large}, &champion).version, 3);
+  const auto first = seen(1, 0.7, 0);
+  EXPECT_TRUE(judge(gate, {first}, nullptr).passed) << "no version holds the alias";
+  EXPECT_FALSE(judge(gate, {seen(2, 0.7, 0)}, &champion).passed) << "it should have been compared";
+  gate.against.clear();
+  EXPECT_FALSE(judge(gate, {first}, nullptr).passed) << "nobody says that it is the first";
 }
 
 TEST(Gate, WhatIsNotKnownDoesNotHold) {

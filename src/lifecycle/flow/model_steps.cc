@@ -108,7 +108,8 @@ VersionSeen Steps::seen_of(const Task& task, const GateBody& gate, std::int64_t 
   out.metrics = metrics_of(task.where, version.run_id.empty() ? version.origin_run : version.run_id);
   for (const auto& condition : gate.conditions) {
     if (!condition.run.empty()) out.metrics_of[condition.run] = metrics_of(task.where, condition.run);
-    if (!condition.endpoint.empty()) out.latency[condition.endpoint] = latency_of(task, condition.endpoint, number);
+    if (!condition.endpoint.empty())
+      out.latency[condition.endpoint] = latency_of(task, condition.endpoint, gate.model, number);
     if (!condition.monitor.empty() && !out.drift.contains(condition.monitor))
       out.drift[condition.monitor] = asks_.drift(task.where, condition.monitor, gate.model, number);
     if (condition.safe && !out.files) out.files = look_at_files(parts_.models, parts_.vault, task.where, version);
@@ -118,13 +119,22 @@ VersionSeen Steps::seen_of(const Task& task, const GateBody& gate, std::int64_t 
   return out;
 }
 
-// Of several servers the slowest counts.
-LatencySeen Steps::latency_of(const Task& task, const std::string& endpoint, std::int64_t version) const {
+// Of several servers the slowest counts. Servers tell of variants; the plan, of which model they are.
+LatencySeen Steps::latency_of(const Task& task, const std::string& endpoint, const std::string& model,
+                              std::int64_t version) const {
   LatencySeen out;
+  std::set<std::string> names;
+  const auto current = parts_.endpoints.current();
+  for (const auto& served : current.plan->endpoints)
+    if (served.tenant == task.where.tenant.str() && served.project == task.where.project.str() &&
+        served.name == endpoint)
+      for (const auto& variant : served.variants)
+        if (variant.model == model && variant.version == version) names.insert(variant.name);
   for (const auto& report : parts_.endpoints.reports())
     for (const auto& variant : report.variants) {
       if (variant.tenant != task.where.tenant.str() || variant.project != task.where.project.str() ||
-          variant.endpoint != endpoint || variant.version != version || variant.requests == 0)
+          variant.endpoint != endpoint || variant.version != version || !names.contains(variant.variant) ||
+          variant.requests == 0)
         continue;
       out.p99_us = std::max(out.p99_us, variant.p99_us);
       out.requests += variant.requests;

@@ -258,10 +258,13 @@ class Checker {
   }
 
   void trigger(const TriggerSpec& trigger, const std::string& at) {
-    if (trigger.cron.has_value() + !trigger.dataset.empty() + trigger.promotion.has_value() +
-            trigger.push.has_value() !=
+    if (trigger.cron.has_value() + !trigger.dataset.empty() + trigger.promotion.has_value() + trigger.push.has_value() +
+            trigger.alert.has_value() !=
         1)
-      fault(at, "must be one of cron, dataset, promotion and push");
+      fault(at, "must be one of cron, dataset, promotion, push and alert");
+    if (trigger.alert &&
+        std::find(spec_.blocked_by.begin(), spec_.blocked_by.end(), trigger.alert->rule) != spec_.blocked_by.end())
+      fault(at + ".alert.rule", fmt::format("'{}' cannot both begin runs and forbid them", trigger.alert->rule));
     for (const auto& [name, value] : trigger.parameters) {
       const auto path = fmt::format("{}.parameters.{}", at, name.substr(0, 64));
       const auto found = spec_.parameters.find(name);

@@ -24,7 +24,7 @@ struct ParameterSpec {
 };
 inline constexpr std::string_view kParameterTypes[] = {"text", "int", "number", "boolean"};
 
-// What begins a run without a person. One of cron, dataset, promotion and push.
+// What begins a run without a person. One of cron, dataset, promotion, push and alert.
 struct PromotionTriggerSpec {
   std::string model, alias;
 };
@@ -32,11 +32,15 @@ struct PushTriggerSpec {
   std::string secret;  // of the project: what the sender signs with
   std::string branch;  // "" = any
 };
+struct AlertTriggerSpec {
+  std::string rule;
+};
 struct TriggerSpec {
   std::optional<std::string> cron;
   std::string dataset;
   std::optional<PromotionTriggerSpec> promotion;
   std::optional<PushTriggerSpec> push;
+  std::optional<AlertTriggerSpec> alert;
   std::map<std::string, json::value> parameters;  // may refer to trigger.*
 };
 
@@ -68,6 +72,7 @@ struct PipelineSpec {
   bool suspended = false;
   std::int64_t concurrency = 1;
   std::string when_busy = "wait";
+  std::vector<std::string> blocked_by;  // alert rules that say that data are broken
   std::int64_t parallel = 16;
   std::int64_t time_limit_us = 0;
   std::optional<BudgetSpec> budget;
@@ -124,6 +129,12 @@ struct Shape<flow::PushTriggerSpec> {
   }
 };
 template <>
+struct Shape<flow::AlertTriggerSpec> {
+  using T = flow::AlertTriggerSpec;
+  static constexpr std::string_view name = "AlertTrigger";
+  static Fields fields() { return {field("rule", &T::rule, "The AlertRule.").required().text({is_name, kNameRule})}; }
+};
+template <>
 struct Shape<flow::TriggerSpec> {
   using T = flow::TriggerSpec;
   static constexpr std::string_view name = "PipelineTrigger";
@@ -132,6 +143,7 @@ struct Shape<flow::TriggerSpec> {
             field("dataset", &T::dataset, "For each new version of it.").length(0, 63),
             field("promotion", &T::promotion, "When an alias of a model moves."),
             field("push", &T::push, "When a repository tells of a push, by a signed call."),
+            field("alert", &T::alert, "When an alert rule of the project fires."),
             field("parameters", &T::parameters, "Of the run; texts may refer to ${{trigger.*}}.").length(0, 100)};
   }
 };
@@ -188,6 +200,10 @@ struct Shape<flow::PipelineSpec> {
             field("concurrency", &T::concurrency, "Runs at once.").range(1, 100),
             field("whenBusy", &T::when_busy, "What becomes of a triggered run when so many are under way.")
                 .one_of(flow::kWhenBusy),
+            field("blockedBy", &T::blocked_by,
+                  "Alert rules: while one fires, data are broken; runs wait, and one under way is cancelled.")
+                .length(0, 32)
+                .text({is_name, kNameRule}),
             field("parallel", &T::parallel, "Steps of a run at once.").range(1, 1000),
             field("timeLimit", &T::time_limit_us, "A run fails when it takes longer; 0 = never.")
                 .duration()

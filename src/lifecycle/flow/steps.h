@@ -94,7 +94,8 @@ class Steps final : public Work {
   };
   Judged evidence(const Task& task) const;
   VersionSeen seen_of(const Task& task, const GateBody& gate, std::int64_t version) const;
-  LatencySeen latency_of(const Task& task, const std::string& endpoint, std::int64_t version) const;
+  LatencySeen latency_of(const Task& task, const std::string& endpoint, const std::string& model,
+                         std::int64_t version) const;
   std::map<std::string, double> metrics_of(const Where& where, const std::string& run_id) const;
   Settled settle_gate(const Task& task) const;
   Settled settle_promote(const Task& task) const;

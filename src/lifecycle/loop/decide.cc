@@ -74,19 +74,21 @@ class Deciding {
       }
       return;
     }
-    const bool news = state().blocked == 0;
-    state().blocked = broken->number;
-    if (!news) return;
-    put_down("blocked", fmt::format("data are broken, nothing is learned from them: {}", broken->text), broken->number);
-    if (spec_.when_blocked == "rollback") take_back(broken->text, broken->number);
+    // Asked at every look until it stops: whoever was killed in between did not ask, or was not heard.
     if (!state().run.empty() && facts_.run_phase == "running") {
       out_.cancel = state().run;
       out_.cancel_why = fmt::format("alert {}: {}", broken->number, broken->text);
     }
+    const bool news = state().blocked == 0;
+    state().blocked = broken->number;
+    if (!news) return;
+    put_down("blocked", fmt::format("data are broken, nothing is learned from them: {}", broken->text), broken->number);
+    if (spec_.when_blocked != "keep") take_back(broken->text, broken->number);
   }
 
   void see_run() {
-    if (state().run.empty() || facts_.run_phase.empty() || facts_.run_phase == "running") return;
+    if (state().run.empty() || facts_.run_phase.empty()) return;
+    if (facts_.run_phase == "running" || facts_.run_phase == "stopping") return;
     const auto run = std::exchange(state().run, "");
     state().key.clear();
     state().cool_until_us = facts_.now_us + spec_.cool_down_us;

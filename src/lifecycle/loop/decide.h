@@ -28,8 +28,8 @@ struct Firing {
 struct Facts {
   std::int64_t now_us = 0;
   std::vector<Firing> firing;
-  std::string run_phase, run_why;      // of State.run: "running", "succeeded", "refused" (by a gate), "failed" or
-                                       // "cancelled"; "" = not begun
+  std::string run_phase, run_why;      // of State.run: "running", "stopping", "succeeded", "refused" (by a gate),
+                                       // "failed" or "cancelled"; "" = not begun
   std::optional<std::int64_t> before;  // a canary is under way: the state of the endpoint before it
 };
 

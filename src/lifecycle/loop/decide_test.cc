@@ -145,6 +145,12 @@ TEST(Loop, BrokenDataStopARunAndTakeACanaryBack) {
   EXPECT_EQ(world.said(), "blocked rolled_back");
   EXPECT_EQ(world.cancelled, "run1");
   EXPECT_EQ(world.state.go_back, 7);
+  world.look(111);
+  EXPECT_EQ(world.cancelled, "run1") << "asked again as long as it was not heard";
+  world.facts.run_phase = "stopping";
+  world.look(112);
+  EXPECT_EQ(world.cancelled, "") << "it was heard";
+  EXPECT_EQ(world.state.run, "run1");
   world.facts.run_phase = "cancelled";
   world.look(120);
   EXPECT_EQ(world.said(), "cancelled waits");

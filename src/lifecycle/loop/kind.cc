@@ -13,8 +13,9 @@ void check_policy(const resource::World&, const resource::Metadata&, const Polic
     if (std::find(spec.on.begin(), spec.on.end(), spec.blocked_by[i]) != spec.on.end())
       faults.push_back({fmt::format("spec.blockedBy[{}]", i),
                         fmt::format("'{}' cannot both ask for a run and forbid it", spec.blocked_by[i])});
-  const bool takes_back = spec.when_failed == "rollback";
-  if (takes_back && spec.endpoint.empty()) faults.push_back({"spec.endpoint", "required with whenFailed: rollback"});
+  for (const auto& [how, name] : {std::pair(&spec.when_blocked, "whenBlocked"), {&spec.when_failed, "whenFailed"}})
+    if (*how == "rollback" && spec.endpoint.empty())
+      faults.push_back({"spec.endpoint", fmt::format("required with {}: rollback", name)});
 }
 
 std::vector<resource::Reference> needs_of(const resource::World&, const resource::Metadata& metadata,

@@ -110,7 +110,9 @@ Facts Loop::facts_of(const Where& where, const PolicySpec& spec, const State& st
       out.firing.push_back({alert.number, alert.rule, alert.about.text, alert.fired_us});
   if (!state.run.empty()) {
     const auto run = parts_.flow.runs().find(where, state.run);
-    out.run_phase = flow::has_ended(run.life.phase) ? std::string(flow::name_of(run.life.phase)) : "running";
+    out.run_phase = flow::has_ended(run.life.phase) ? std::string(flow::name_of(run.life.phase))
+                    : run.life.stop.empty()         ? "running"
+                                                    : "stopping";
     out.run_why = run.life.why;
     if (const auto refused = refused_by(run)) {
       out.run_phase = "refused";
@@ -139,7 +141,6 @@ void Loop::look_at(const Where& where, const std::string& name, const PolicySpec
   auto state = kept.state;
   carry_out(where, name, spec, state);  // what was decided and not yet done
   const auto decision = decide(name, spec, state, facts_of(where, spec, state));
-  if (decision.state == kept.state && decision.records.empty()) return;
   json::array said;
   for (const auto& record : decision.records) {
     said.push_back(json::object{{"what", record.what}, {"why", record.why}});
@@ -147,8 +148,9 @@ void Loop::look_at(const Where& where, const std::string& name, const PolicySpec
     if (record.what == "blocked") blocked_.Increment();
     log::info("loop", {{"policy", name}, {"what", record.what}, {"why", record.why}});
   }
-  parts_.database.write({kActor, "retrainpolicy.decide", scope_of(where, name), "", "ok", json::serialize(said)},
-                        [&](sql::Writer& w) { store(w, where, name, decision.state, decision.records); });
+  if (!(decision.state == state) || !decision.records.empty())
+    parts_.database.write({kActor, "retrainpolicy.decide", scope_of(where, name), "", "ok", json::serialize(said)},
+                          [&](sql::Writer& w) { store(w, where, name, decision.state, decision.records); });
   state = decision.state;
   if (!decision.cancel.empty()) {
     try {
@@ -210,7 +212,9 @@ void Loop::look() {
       } catch (const Error& e) {
         log::warn("loop_not_looked", {{"policy", scope_of(where, metadata.name)}, {"why", e.what()}});
       }
-      stopped += policy(where, metadata.name).state.stopped.empty() ? 0 : 1;
+      // Not the policy itself, which may be gone by now.
+      const auto kept = parts_.database.read([&](sql::Reader& r) { return load(r, where, metadata.name); });
+      stopped += kept.state.stopped.empty() ? 0 : 1;
     }
     options.cursor = page.next;
   } while (!options.cursor.empty());

@@ -23,9 +23,10 @@ Judge::Seen Judge::see(const char* test, const std::string& name, const Block& b
     one.window = newest_;
     one.windows = state.found ? std::min(state.found->windows, length) : length;
     one.since_us = state.found ? state.found->since_us : block.from_us;
-    one.score = std::log10(level_ / std::max(seen.chance, 1e-300));
+    one.score = std::log10(level_ / std::max(seen.chance, kLeastChance));
     one.p = p;
-    if (one.kind == "drift" && (state.found ? state.found->kind == "skew" : block.number == 0)) one.kind = "skew";
+    const bool from_the_first = block.number == 0 && length <= kFirstWindows;
+    if (one.kind == "drift" && (state.found ? state.found->kind == "skew" : from_the_first)) one.kind = "skew";
     // What a shorter block shows is told by it from now on.
     if (!state.found || length <= state.found->windows) state.found = std::move(one);
     state.quiet = 0;

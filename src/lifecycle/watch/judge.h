@@ -13,6 +13,8 @@ namespace falaj::watch {
 
 inline constexpr double kOrdinary = 0.05;         // what chance does in one of twenty windows is nothing to stand by
 inline constexpr std::int64_t kQuietWindows = 3;  // that must look so before a finding goes
+inline constexpr std::int64_t kFirstWindows = 8;  // a longer block that begins with the first may have begun well
+inline constexpr double kLeastChance = 1e-300;
 
 // The state of no test, of which `clear_from` holds for all: where a monitor began to compare with something else.
 inline constexpr const char* kEveryTest = "";

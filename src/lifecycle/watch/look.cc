@@ -135,12 +135,21 @@ Told tell_texts(const ReferenceColumn& reference, const ColumnSketch& seen) {
   return out;
 }
 
-// How well the model probably does, if what its scores mean still holds.
-std::string expected_of(const Reference& reference, const ColumnSketch& was, const ColumnSketch& is) {
+// `effect`: so many rows are worth one independent one.
+ExpectedSeen expected_of(const Reference& reference, const ColumnSketch& was, const ColumnSketch& is, double effect) {
+  constexpr double kAt95 = 1.959963984540054;
   const auto now = stats::expected(*reference.calibration, is.numbers),
              then = stats::expected(*reference.calibration, was.numbers);
-  return fmt::format("without labels, an accuracy of {:.3f} is expected, {:.3f} when it was tested", now.accuracy,
-                     then.accuracy);
+  const double wide = kAt95 * std::sqrt(std::max(1.0, effect));
+  const auto low = [&](double value, double error) { return std::max(0.0, value - wide * error); };
+  const auto high = [&](double value, double error) { return std::min(1.0, value + wide * error); };
+  return {now.accuracy, low(now.accuracy, now.accuracy_error), high(now.accuracy, now.accuracy_error), then.accuracy,
+          now.auc,      low(now.auc, now.auc_error),           high(now.auc, now.auc_error),           then.auc};
+}
+
+std::string said_of(const ExpectedSeen& expected) {
+  return fmt::format("without labels, an accuracy of {:.3f} ({:.3f} to {:.3f}) is expected, {:.3f} when it was tested",
+                     expected.accuracy, expected.accuracy_low, expected.accuracy_high, expected.accuracy_was);
 }
 
 // The tests of all columns over the blocks that end with one window.
@@ -211,7 +220,7 @@ class Looking {
       out.text = std::move(told.text);
       out.diagnosis = std::move(told.diagnosis);
       if (name == kAnswer && reference_.calibration && out.diagnosis.empty())
-        out.diagnosis = expected_of(reference_, was, seen);
+        out.diagnosis = said_of(expected_of(reference_, was, seen, column.effect));
       out.distances = distances_of(was, seen);
       return out;
     });
@@ -394,7 +403,10 @@ Looked look(const Reference& reference, const MonitorSpec& spec, State state, co
       told.effective_rows = static_cast<double>(seen.present()) / was.effect;
       if (const auto chance = looking.chances().find(name); chance != looking.chances().end())
         told.p = chance->second.p, told.chance = chance->second.at_all, told.distances = chance->second.distances;
-      if (name == kAnswer && reference.calibration) told.note = expected_of(reference, was.sketch, seen);
+      if (name == kAnswer && reference.calibration) {
+        told.expected = expected_of(reference, was.sketch, seen, was.effect);
+        told.note = said_of(*told.expected);
+      }
     }
     out.columns.push_back(std::move(told));
   }

@@ -43,6 +43,11 @@ Distances distances_of(const traffic::ColumnSketch& reference, const traffic::Co
 Distances distances_of(const stats::Ordered& reference, const stats::Ordered& window);  // of numbers
 
 // One column of one window.
+// How well a model that tells two classes apart probably does, before labels come, if what its scores mean still holds.
+struct ExpectedSeen {
+  double accuracy = 0, accuracy_low = 0, accuracy_high = 0, accuracy_was = 0;  // 95 % bounds; when it was tested
+  double auc = 0, auc_low = 0, auc_high = 0, auc_was = 0;
+};
 struct ColumnSeen {
   std::string column;
   std::int64_t rows = 0, missing = 0;
@@ -51,6 +56,7 @@ struct ColumnSeen {
   double chance = 1;  // of what the blocks that end with it show, to be seen anywhere in the horizon
   Distances distances;
   std::string note;  // why it is not compared; or how well the model probably does
+  std::optional<ExpectedSeen> expected;
 };
 
 // How well a model did: over so many labelled predictions, and by its reference.
@@ -116,6 +122,21 @@ struct Shape<watch::Distances> {
   }
 };
 template <>
+struct Shape<watch::ExpectedSeen> {
+  using T = watch::ExpectedSeen;
+  static constexpr std::string_view name = "ExpectedPerformance";
+  static Fields fields() {
+    return {field("accuracy", &T::accuracy, "Of calling positive what is more likely to be."),
+            field("accuracy_low", &T::accuracy_low, "The lower end of where labels will put it, in 95 of 100 windows."),
+            field("accuracy_high", &T::accuracy_high, "The upper end."),
+            field("accuracy_was", &T::accuracy_was, "The same of the scores that it is compared with."),
+            field("auc", &T::auc, "The area under the ROC curve."),
+            field("auc_low", &T::auc_low, "Its lower end."),
+            field("auc_high", &T::auc_high, "Its upper end."),
+            field("auc_was", &T::auc_was, "Of the scores that it is compared with.")};
+  }
+};
+template <>
 struct Shape<watch::ColumnSeen> {
   using T = watch::ColumnSeen;
   static constexpr std::string_view name = "ColumnSeen";
@@ -131,7 +152,9 @@ struct Shape<watch::ColumnSeen> {
             "The same of blocks of windows that end with it, with all that was looked at; a finding begins at half the "
             "level."),
         field("distances", &T::distances, "From the reference."),
-        field("note", &T::note, "Why it is not compared; of the answers, how well the model probably does.")};
+        field("note", &T::note, "Why it is not compared; of the answers, how well the model probably does."),
+        field("expected", &T::expected,
+              "Of the answers of a model that tells two classes apart, the same as numbers.")};
   }
 };
 template <>

@@ -15,6 +15,7 @@
 #include "foundation/base/testing.h"
 #include "foundation/stats/blocks.h"
 #include "lifecycle/watch/diagnose.h"
+#include "lifecycle/watch/judge.h"
 
 namespace falaj::watch {
 namespace {
@@ -180,6 +181,22 @@ TEST_F(LookTest, WhatWasNeverAsInTrainingIsSkew) {
   EXPECT_EQ(watching_.of("temperature", "drift")->kind, "skew");
 }
 
+TEST(JudgeTest, WhatALongBlockShowsFirstMayHaveBegunWell) {
+  const auto kind = [](std::uint64_t windows) {
+    std::map<std::string, TestState> tests;
+    Judge judge(0.01, 1000, 1, static_cast<std::int64_t>(windows) - 1, tests);
+    judge.see("drift", "x", {0, 0, windows}, 1e-30, true, [] {
+      Finding out;
+      out.kind = "drift";
+      return out;
+    });
+    return tests.at("drift x").found->kind;
+  };
+  EXPECT_EQ(kind(1), "skew");
+  EXPECT_EQ(kind(8), "skew");
+  EXPECT_EQ(kind(64), "drift");
+}
+
 TEST_F(LookTest, ARestartChangesNothing) {
   Flights same = flights_;
   std::vector<traffic::Sketches> seen;
@@ -301,10 +318,51 @@ TEST(Look, SaysHowWellTheModelProbablyDoes) {
   Watching watching(std::move(reference), {});
   watching.see(rows(500, sure));
   EXPECT_THAT(watching.columns()[0].note, HasSubstr("an accuracy of 0.9"));
+  const auto expected = watching.columns()[0].expected;
+  ASSERT_TRUE(expected);
+  EXPECT_NEAR(expected->accuracy, 0.95, 0.02);
+  EXPECT_LT(expected->accuracy_low, expected->accuracy);
+  EXPECT_LT(expected->accuracy, expected->accuracy_high);
+  EXPECT_NEAR(expected->accuracy_was, expected->accuracy, 0.02);
+  EXPECT_NEAR(expected->auc, 0.95, 0.02);
   watching.see(rows(500, unsure));
   EXPECT_THAT(watching.columns()[0].note, HasSubstr("an accuracy of 0.5"));
   ASSERT_TRUE(watching.of("out_prediction", "drift"));
   EXPECT_THAT(watching.of("out_prediction", "drift")->diagnosis, HasSubstr("when it was tested"));
+}
+
+// Labels that come later lie within the bounds as often as said.
+TEST(Look, LabelsConfirmWhatWasExpected) {
+  Random random(10);
+  std::vector<std::pair<double, bool>> scored;
+  for (int i = 0; i < 50'000; ++i) {
+    const double score = uniform(random);
+    scored.emplace_back(score, uniform(random) < score);
+  }
+  const auto calibration = stats::Calibration::learn(std::move(scored));
+  constexpr int kWindows = 400, kRows = 200;
+  int accuracy = 0, auc = 0;
+  for (int window = 0; window < kWindows; ++window) {
+    stats::Quantiles scores;
+    std::vector<double> positives, negatives;
+    int right = 0;
+    for (int i = 0; i < kRows; ++i) {
+      const double score = 0.2 + 0.7 * uniform(random);
+      scores.add(score);
+      const bool label = uniform(random) < score;
+      right += label == (score > 0.5);
+      (label ? positives : negatives).push_back(score);
+    }
+    double ordered = 0;
+    for (const double p : positives)
+      for (const double n : negatives) ordered += p > n;
+    const auto expected = stats::expected(calibration, scores);
+    const auto pairs = static_cast<double>(positives.size() * negatives.size());
+    accuracy += std::abs(static_cast<double>(right) / kRows - expected.accuracy) <= 1.96 * expected.accuracy_error;
+    auc += std::abs(ordered / pairs - expected.auc) <= 1.96 * expected.auc_error;
+  }
+  EXPECT_NEAR(static_cast<double>(accuracy) / kWindows, 0.95, 0.035);
+  EXPECT_GE(static_cast<double>(auc) / kWindows, 0.92) << "of the area they are wide rather than narrow";
 }
 
 TEST(Reference, ReadsWhatTrainersWrite) {

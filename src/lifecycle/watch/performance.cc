@@ -66,9 +66,17 @@ Finding tell_metric(const PerformanceReference& reference, const stats::Metric& 
   return out;
 }
 
+// In powers of ten as of all findings, by Hoeffding's bound: a detector does not tell with which chance it saw it. What
+// it saw is beyond what chance may do, if only just.
+double score_of(const ErrorStream::Rise& rise, double largest, double level) {
+  constexpr double kJustBeyond = 0.01;
+  const double gap = (rise.after - rise.before) / largest;
+  return std::max(kJustBeyond, std::log10(level) + 2 * static_cast<double>(rise.rows) * gap * gap / std::log(10.0));
+}
+
 // A rise that one of the detectors saw begins a finding; it stands until windows are nearer to what was before.
 void see_rise(PerformanceState& state, const char* test, const std::optional<ErrorStream::Rise>& rise,
-              const OutcomeWindow& window) {
+              const OutcomeWindow& window, double largest, double level) {
   auto& tested = state.tests[fmt::format("{} {}", test, kError)];
   if (rise && !tested.found) {
     state.rises[test] = {rise->before, rise->after, 0};
@@ -80,6 +88,7 @@ void see_rise(PerformanceState& state, const char* test, const std::optional<Err
     out.kind = "performance";
     out.windows = static_cast<std::int64_t>(windows);
     out.since_us = state.began_us[state.began_us.size() - windows];
+    out.score = score_of(*rise, largest, level);
     out.text =
         fmt::format("the mean error rose from {:.4g} to {:.4g} over {} labelled predictions, by {}", rise->before,
                     rise->after, rise->rows, test == kAdwin ? "adaptive windows" : "Page and Hinkley's test");
@@ -198,8 +207,9 @@ LookedPerformance look(const PerformanceReference& reference, std::int64_t horiz
   state.errors = errors.encode();
   state.began_us.push_back(window.from_us);
   if (state.began_us.size() > kBeganMax) state.began_us.erase(state.began_us.begin());
-  see_rise(state, kAdwin, rises.adwin, window);
-  see_rise(state, kPageHinkley, rises.page_hinkley, window);
+  const double largest = largest_error(reference);
+  see_rise(state, kAdwin, rises.adwin, window, largest, level / 4);
+  see_rise(state, kPageHinkley, rises.page_hinkley, window, largest, level / 4);
   for (const auto& [key, test] : state.tests)
     if (test.found) out.findings.push_back(*test.found);
   out.state = std::move(state);

@@ -78,8 +78,10 @@ TEST(Performance, AModelThatGetsWorseIsFoundAndOneThatRecoversIsLetGo) {
   const auto* rise = labelling.found("page_hinkley", "error");
   ASSERT_TRUE(rise);
   EXPECT_THAT(rise->text, HasSubstr("the mean error rose from 0."));
+  EXPECT_GT(rise->score, 0) << "rules with a threshold must see it";
   EXPECT_GE(rise->since_us, 36'000);
-  EXPECT_TRUE(labelling.found("adwin", "error"));
+  ASSERT_TRUE(labelling.found("adwin", "error"));
+  EXPECT_GT(labelling.found("adwin", "error")->score, 0);
   for (int i = 0; i < 80 && !labelling.findings.empty(); ++i) labelling.see(model, 200, 0);
   EXPECT_TRUE(labelling.findings.empty()) << labelling.findings[0].text;
 }

@@ -2,6 +2,7 @@
 // what is done now and then: windows that waited, silence, labels, and what is old
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "foundation/base/log.h"
 #include "foundation/base/text.h"
 #include "lifecycle/serving/kind.h"
+#include "lifecycle/watch/judge.h"
 #include "lifecycle/watch/watch.h"
 
 namespace falaj::watch {
@@ -139,6 +141,7 @@ void Watch::notice_silence(const Where& where, const Declared& monitor) {
   finding.test = kSilence;
   finding.kind = "quality";
   finding.since_us = last;
+  finding.score = std::log10(level_of_each(monitor.spec) / kLeastChance);
   finding.text = fmt::format("no request since {}", format_time(last));
   const auto body = json::serialize(encode(finding));
   parts_.database.write(watch_act(stream, "monitor.silence"), [&](sql::Writer& w) {

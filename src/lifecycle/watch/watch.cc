@@ -312,12 +312,16 @@ void Watch::note(const Closed& closed) {
   const auto& s = closed.stream;
   for (const auto& column : closed.looked.columns) {
     if (!column.distances.psi) continue;
-    const Labels labels{
-        {"tenant", s.tenant}, {"project", s.project}, {"monitor", s.monitor}, {"column", column.column}};
-    auto& gauge = psi_[fmt::format("{}/{}/{}/{}", s.tenant, s.project, s.monitor, column.column)];
-    if (!gauge && psi_.size() <= kPsiGaugesMax)
-      gauge = &metrics_.gauge("falaj_watch_psi", "Population stability index of the newest window.", labels);
-    if (gauge) gauge->Set(*column.distances.psi);
+    const Labels labels{{"tenant", s.tenant},   {"project", s.project},    {"monitor", s.monitor},
+                        {"variant", s.variant}, {"column", column.column}, {"version", std::to_string(s.version)}};
+    const auto name =
+        fmt::format("{}/{}/{}/{}/{}/{}", s.tenant, s.project, s.monitor, s.variant, s.version, column.column);
+    auto gauge = psi_.find(name);
+    if (gauge == psi_.end() && psi_.size() < kPsiGaugesMax)
+      gauge = psi_.emplace(name, &metrics_.gauge("falaj_watch_psi", "Population stability index of the newest window.",
+                                                 labels))
+                  .first;
+    if (gauge != psi_.end()) gauge->second->Set(*column.distances.psi);
   }
 }
 
