@@ -125,6 +125,12 @@ void Endpoints::follow(std::string after, std::int64_t wait_us, Then then) {
   changed_.notify_all();
 }
 
+void Endpoints::stop() {
+  Lock lock(mu_);
+  stopping_ = true;
+  changed_.notify_all();
+}
+
 // One thread looks for all of them.
 void Endpoints::tell_followers() {
   for (;;) {
