@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Both servers of the inference protocol before models whose every answer is known, for tests of clients. Says its
-// ports on one line ("HTTP gRPC"), and ends when its input does. With the files of a certificate and its key, over TLS.
+// ports on one line ("HTTP gRPC"), and ends when its input does. With the files of a certificate for
+// the name falaj-serve and its key, over TLS and by that name.
 #include <cstdio>
 #include <optional>
 
@@ -16,7 +17,10 @@ int main(int argc, char** argv) {
     tls->key_file = argv[2];
   }
   falaj::protocol::TestServers servers(tls);
-  fmt::print("{} {}\n", servers.http.port(), servers.grpc.port());
+  falaj::net::ServerLimits limits;
+  if (tls) limits.host_names = {"falaj-serve"};
+  falaj::net::Server http("127.0.0.1", 0, tls, limits, servers.rest, servers.clock, servers.ids, servers.metrics);
+  fmt::print("{} {}\n", http.port(), servers.grpc.port());
   std::fflush(stdout);
   while (std::getchar() != EOF) {
   }
