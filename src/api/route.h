@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -116,12 +117,28 @@ struct Declaration {
 
 struct Nothing {};  // a request or response without fields
 
+// What a call is answered with, or what went wrong.
+class Outcome {
+ public:
+  Outcome(net::Response response) : response_(std::move(response)) {}
+  Outcome(Error error) : error_(std::move(error)) {}
+  const Error* error() const { return error_ ? &*error_ : nullptr; }
+  net::Response& response() { return response_; }
+
+ private:
+  net::Response response_;
+  std::optional<Error> error_;
+};
+using Answered = std::function<void(Outcome)>;
+
 struct Route : Declaration {
   explicit Route(const Declaration& declaration) : Declaration(declaration) {}
   bool raw_body = false;                                                       // the handler reads the body itself
   std::string raw_type;                                                        // content type of such a response
   std::function<json::object(json::object&)> request_schema, response_schema;  // unset: none
   std::function<net::Response(Call&, net::Request&)> handle;
+  // Instead, for Place::later: answers when there is something to say, from any thread.
+  std::function<void(Call&, net::Request&, Answered)> begin;
 };
 
 class Routes {
@@ -136,6 +153,10 @@ class Routes {
   // JSON in as for add; what the handler returns is sent as it is.
   template <class In, class Handler>
   void add_download(const Declaration& declaration, std::string response_type, Handler handler);
+  // A question that waits without holding a worker (Place::later). The handler, on an I/O thread, must not wait; it
+  // keeps `answered`, which is called once, from any thread, and nothing else of the call.
+  template <class In, class Out, class Handler>
+  void add_waiting(const Declaration& declaration, Handler handler);
   // A call that reads or writes its body as a stream. `In` describes the query.
   template <class In, class Handler>
   void add_stream(const Declaration& declaration, std::string response_type, Handler handler);
@@ -232,6 +253,18 @@ void Routes::add_download(const Declaration& declaration, std::string response_t
   if constexpr (!std::is_same_v<In, Nothing>) route->request_schema = schema_of<In>;
   route->handle = [self, handler = std::move(handler)](Call& call, net::Request& request) -> net::Response {
     return handler(call, detail::read_input<In>(*self, call, request));
+  };
+  insert(std::move(route));
+}
+
+template <class In, class Out, class Handler>
+void Routes::add_waiting(const Declaration& declaration, Handler handler) {
+  auto route = std::make_unique<Route>(declaration);
+  const Route* self = route.get();
+  route->request_schema = schema_of<In>;
+  route->response_schema = schema_of<Out>;
+  route->begin = [self, handler = std::move(handler)](Call& call, net::Request& request, Answered answered) {
+    handler(call, detail::read_input<In>(*self, call, request), std::move(answered));
   };
   insert(std::move(route));
 }

@@ -11,6 +11,7 @@
 #include "api/mlflow/protocol.h"
 #include "foundation/base/log.h"
 #include "foundation/base/text.h"
+#include "foundation/net/body_pipe.h"
 
 namespace falaj::api {
 namespace {
@@ -157,6 +158,28 @@ net::Response ApiService::run(const Route& route, net::Request& request, PathPar
   }
 }
 
+// As run, for a route that answers later. The head stays until the reply.
+void ApiService::begin(const Route& route, const net::Head& head, std::string_view body, net::Loop& loop,
+                       net::Reply reply, PathParameters parameters, std::optional<iam::Identity> caller) {
+  net::MemoryBody bytes(body);
+  net::Request request{head, bytes, true};
+  Call call(platform_, route, request, std::move(parameters), std::move(caller));
+  const auto answered = [&route, &head, &loop, reply](Outcome outcome) {
+    auto response = std::make_shared<net::Response>(std::move(outcome.response()));
+    if (const auto* error = outcome.error())
+      *response =
+          error->code() == Code::internal ? our_error(route, head, error->what()) : error_response(*error, head);
+    loop.post([reply, response] { reply(std::move(*response)); });
+  };
+  try {
+    route.begin(call, request, answered);
+  } catch (const Error& e) {
+    answered(e);
+  } catch (const std::exception& e) {
+    answered(Error(Code::internal, e.what()));
+  }
+}
+
 net::Admission ApiService::admit(const net::Head& head) {
   const auto address = mlflow::canonical(head.path);
   auto match = routes_.match(head.method, address ? address->path : head.path);
@@ -198,6 +221,13 @@ net::Admission ApiService::admit(const net::Head& head) {
   net::Admission admission;
   admission.body_bytes_max = route.limits.bytes();
   admission.place = route.place;
+  if (route.begin) {
+    admission.begin = [this, &route, parameters = std::move(match.parameters), caller = std::move(caller)](
+                          const net::Head& head_again, std::string_view body, net::Loop& loop, net::Reply reply) {
+      begin(route, head_again, body, loop, std::move(reply), parameters, caller);
+    };
+    return admission;
+  }
   admission.handle = [this, &route, parameters = std::move(match.parameters),
                       caller = std::move(caller)](net::Request& request) mutable {
     if (request.must_not_wait) return run(route, request, parameters, caller);  // perhaps not the last time

@@ -32,6 +32,8 @@ class ApiService final : public net::Service {
   };
   net::Admission deny(const Route& route, const net::Head& head, const Error& error, const std::string& actor,
                       const std::string& resource);
+  void begin(const Route& route, const net::Head& head, std::string_view body, net::Loop& loop, net::Reply reply,
+             PathParameters parameters, std::optional<iam::Identity> caller);
   net::Response run(const Route& route, net::Request& request, PathParameters parameters,
                     std::optional<iam::Identity> caller);
   net::Response record_denial(const sql::Act& act, const Error& error, const net::Head& head);

@@ -277,7 +277,8 @@ EndpointOut view_of(const resource::Stored& stored, const Endpoints::Current& cu
       planned = &endpoint;
   if (planned && planned->features)
     out.features = {planned->features->service, planned->features->problem, planned->features->revision};
-  bool all_ready = planned != nullptr && !spec.stopped;
+  bool all_ready =
+      planned != nullptr && !spec.stopped && !current.awaited.contains(stored.resource.key().scope().str());
   for (const auto& declared : spec.variants) {
     VariantOut variant{
         declared.name, declared.model, declared.version.value_or(0), declared.weight, declared.shadow, "", {}};
@@ -312,14 +313,20 @@ EndpointOut view_of(const resource::Stored& stored, const Endpoints::Current& cu
 void add_following(Routes& routes, Platform& platform) {
   auto& endpoints = platform.endpoints;
   const auto follow = Permission::of("serving.follow", "/");
-  routes.add<PlanIn, PlanOut>({Method::get, "/v1/serving/plan", follow, BodyLimit::none(), Audit::read(), Place::worker,
-                               "What serving programs are to do; waits for a change."},
-                              [&platform, &endpoints](Call&, const PlanIn& in) {
-                                const auto current = endpoints.wait(in.after, in.wait_us);
-                                PlanOut out{current.fingerprint, to_hex(platform.models.public_key()), std::nullopt};
-                                if (current.fingerprint != in.after) out.plan = *current.plan;
-                                return out;
-                              });
+  // Each follower waits for most of the time: they hold no workers meanwhile.
+  routes.add_waiting<PlanIn, PlanOut>(
+      {Method::get, "/v1/serving/plan", follow, BodyLimit::none(), Audit::read(), Place::later,
+       "What serving programs are to do; waits for a change."},
+      [&platform, &endpoints](Call&, const PlanIn& in, Answered answered) {
+        const auto then = [&platform, after = in.after, answered = std::move(answered)](
+                              const Endpoints::Current& current, const Error* failed) {
+          if (failed) return answered(*failed);
+          PlanOut out{current.fingerprint, to_hex(platform.models.public_key()), std::nullopt};
+          if (current.fingerprint != after) out.plan = *current.plan;
+          answered(detail::json_response(encode(out)));
+        };
+        endpoints.follow(in.after, in.wait_us, then);
+      });
   routes.add_download<Nothing>(
       {Method::get, "/v1/serving/models/{sha256}", follow, BodyLimit::none(), Audit::read(), Place::worker,
        "The ONNX file of a version that is in the plan."},

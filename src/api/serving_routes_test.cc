@@ -46,7 +46,10 @@ struct ServingRoutes : testing::Test {
     return answer.json();
   }
   json::value view() { return get("/v1/serving/endpoints/delay" + kServed); }
-  traffic::Plan plan() { return decode<traffic::Plan>(get("/v1/serving/plan").at("plan"), "plan"); }
+  traffic::Plan plan() {
+    api.plan();
+    return decode<traffic::Plan>(get("/v1/serving/plan").at("plan"), "plan");
+  }
   std::vector<std::int64_t> planned() {
     std::vector<std::int64_t> out;
     const auto made = plan();
@@ -76,6 +79,25 @@ TEST_F(ServingRoutes, PlanFollowsAliasesAndNamesSignedBytes) {
   api.models->set_alias(where, "delay", "champion", 3, act);
   EXPECT_THAT(planned(), ElementsAre(3, 2));
   EXPECT_EQ(api.get("/v1/serving/models/" + std::string(64, '0')).status, 404);
+}
+
+TEST_F(ServingRoutes, AFileIsReadOnceAndNeverByAPlan) {
+  api.apply(endpoint(kByAlias));
+  const auto got = [&] {
+    return api.metrics.counter("falaj_blob_content_bytes_total", "Bytes of content put and got.", {{"way", "get"}})
+        .Value();
+  };
+  const auto before = got();
+  // As after a start: nothing is in memory.
+  serving::Endpoints again(
+      {*api.database, *api.resources, *api.directory, *api.models, *api.promotions, *api.vault, *api.online,
+       *api.predictions, api.clock},
+      [this] { return api.audit->head().head.size; }, api.metrics);
+  const auto first = again.current();
+  EXPECT_TRUE(first.awaited.empty());
+  ASSERT_EQ(first.plan->endpoints.size(), 1u);
+  EXPECT_EQ(first.plan->endpoints[0].variants.at(0).sha256, crypto::sha256(std::string_view("one")).hex());
+  EXPECT_EQ(got(), before) << "it was read before, and its hash kept";
 }
 
 TEST_F(ServingRoutes, PlanListsWhoMayAskUntilTheirTokenIsRevoked) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <future>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -35,6 +37,14 @@ constexpr std::string_view kResources = R"(
 ---
 {apiVersion: falaj/v1, kind: User, metadata: {name: ada}, spec: {}}
 )";
+
+// Runs what is posted at once, on whatever thread.
+class Here final : public net::Loop {
+ public:
+  std::size_t index() const override { return 0; }
+  void post(std::function<void()> work) override { work(); }
+  void after(std::int64_t, std::function<void()> work) override { work(); }
+};
 
 // Hands a text out as the network would: a few bytes at a time, and not one past what was admitted.
 class PiecesOf final : public net::BodyReader {
@@ -106,6 +116,11 @@ Answer ask(net::Service& service, const Question& question) {
   net::Response response;
   if (admission.refusal) {
     response = std::move(*admission.refusal);
+  } else if (admission.begin) {
+    Here loop;
+    const auto replied = std::make_shared<std::promise<net::Response>>();
+    admission.begin(head, question.body, loop, [replied](net::Response&& r) { replied->set_value(std::move(r)); });
+    response = replied->get_future().get();
   } else {
     const auto handle = [&](bool must_not_wait) {
       PiecesOf body(question.body, admission.body_bytes_max);
@@ -253,6 +268,13 @@ void TestApi::apply(std::string_view yaml) {
   const auto documents = resource::read_documents("test.yaml", yaml);
   resources->apply({"user/test", "", "", ""}, documents,
                    [](std::string_view, const iam::Scope&) { return std::nullopt; });
+  plan();
+}
+
+traffic::Plan TestApi::plan() {
+  auto now = endpoints->current();
+  for (; !now.awaited.empty(); now = endpoints->current()) std::this_thread::yield();
+  return *now.plan;
 }
 
 std::string TestApi::token_of(const std::string& principal, std::int64_t ttl_us,

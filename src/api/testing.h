@@ -86,6 +86,7 @@ class TestApi {
     return call(Question{Method::post, target, body}.by(admin));
   }
   void apply(std::string_view yaml);
+  traffic::Plan plan();  // what serving programs are told, once the files of all versions were read
   std::string token_of(const std::string& principal, std::int64_t ttl_us = 3'600'000'000,
                        std::vector<iam::Restriction> restrictions = {});
   std::size_t audited(std::string_view verb, std::string_view outcome = "ok");

@@ -20,7 +20,15 @@ constexpr sql::Migration kMigrations[] = {
     {2, "serving",
      "CREATE TABLE serving_canary(tenant TEXT NOT NULL, project TEXT NOT NULL, endpoint TEXT NOT NULL,"
      " rule TEXT NOT NULL, step BIGINT NOT NULL, since_us BIGINT NOT NULL, requests BIGINT NOT NULL,"
-     " failures BIGINT NOT NULL, PRIMARY KEY(tenant, project, endpoint))"}};
+     " failures BIGINT NOT NULL, PRIMARY KEY(tenant, project, endpoint))"},
+    // What a step is compared with: by server and version, with latencies.
+    {3, "serving",
+     "DROP TABLE serving_canary;"
+     "CREATE TABLE serving_canary_step(tenant TEXT NOT NULL, project TEXT NOT NULL, endpoint TEXT NOT NULL,"
+     " rule TEXT NOT NULL, step BIGINT NOT NULL, since_us BIGINT NOT NULL, others_p99_us BIGINT NOT NULL,"
+     " began TEXT NOT NULL, PRIMARY KEY(tenant, project, endpoint))"},
+    // What servers call a file by: read once, for ever, as a content never changes.
+    {4, "serving", "CREATE TABLE serving_file(content TEXT PRIMARY KEY, sha256 TEXT NOT NULL)"}};
 
 constexpr std::int64_t kLookUs = 100'000;  // how often a wait looks whether anything was written
 constexpr std::size_t kServersMax = 1'000;
@@ -84,26 +92,30 @@ std::optional<MonitoredEndpoint> monitored(const json::value& spec) {
 
 }  // namespace
 
-// What a plan is being made of.
-struct Endpoints::Making {
-  Current made;
-  traffic::Plan plan;
-  std::map<std::string, resource::Stored> declared;  // by scope
-  std::map<std::string, std::pair<Where, vault::Entry>> by_digest;
-  PlannedSpaces spaces;
-};
-
 std::span<const sql::Migration> Endpoints::migrations() { return kMigrations; }
 
 Endpoints::Endpoints(Parts parts, std::function<std::int64_t()> writes, Metrics& metrics)
     : parts_(parts),
       writes_(std::move(writes)),
-      endpoints_gauge_(metrics.gauge("falaj_serving_endpoints", "Endpoints in the serving plan.")) {}
+      endpoints_gauge_(metrics.gauge("falaj_serving_endpoints", "Endpoints in the serving plan.")) {
+  reading_ = std::thread([this] { read_files(); });
+  telling_ = std::thread([this] { tell_followers(); });
+}
 
-// The version's file, read once to know which bytes are meant.
-const Endpoints::File& Endpoints::file_of(const Where& where, const models::Version& version) {
+Endpoints::~Endpoints() {
+  {
+    Lock lock(mu_);
+    stopping_ = ending_ = true;
+    changed_.notify_all();
+  }
+  reading_.join();
+  telling_.join();
+}
+
+// The version's file; none while it was never read, which is then done meanwhile.
+Endpoints::Found Endpoints::file_of(const Where& where, const models::Version& version, Making& making) {
   const auto key = std::pair(version.model_row, version.number);
-  if (const auto found = files_.find(key); found != files_.end()) return found->second;
+  if (const auto found = files_.find(key); found != files_.end()) return {&found->second, ""};
   std::optional<vault::Entry> graph;
   for (auto& entry : parts_.models.files(where, version.model_row, version.number, "")) {
     if (!entry.name.ends_with(".onnx")) continue;
@@ -114,17 +126,31 @@ const Endpoints::File& Endpoints::file_of(const Where& where, const models::Vers
   if (!graph)
     throw Error(Code::invalid,
                 "the version has no ONNX file (a name that ends with .onnx), and nothing else is served");
-  crypto::Sha256 hash;
-  const auto reader = parts_.vault.open(where, *graph, 0, graph->bytes);
-  for (Bytes piece = reader->next(); !piece.empty(); piece = reader->next()) hash.update(piece);
+  const auto sha256 = known_hash(graph->content);
+  if (!sha256) {
+    const auto content = graph->content.hex();
+    making.unread.emplace(content, std::pair(where, std::move(*graph)));
+    Lock lock(mu_);
+    const auto trouble = unreadable_.find(content);
+    return {nullptr, trouble == unreadable_.end() ? "" : trouble->second};
+  }
   File file;
   file.where = where;
-  file.statement = {where.tenant.str(), where.project.str(), version.model,
-                    version.number,     hash.finish().hex(), static_cast<std::int64_t>(graph->bytes)};
+  file.statement = {where.tenant.str(),
+                    where.project.str(),
+                    version.model,
+                    version.number,
+                    *sha256,
+                    static_cast<std::int64_t>(graph->bytes)};
   file.entry = std::move(*graph);
   file.signed_by_us.text = json::serialize(encode(file.statement));
   file.signed_by_us.signature = to_base64(parts_.models.signer().sign(as_bytes(file.signed_by_us.text)));
-  return files_.emplace(key, std::move(file)).first->second;
+  return {&files_.emplace(key, std::move(file)).first->second, ""};
+}
+
+void Endpoints::add_model(const File& file, Making& making) const {
+  if (making.by_digest.emplace(file.statement.sha256, std::pair(file.where, file.entry)).second)
+    making.plan.models.push_back(file.signed_by_us);
 }
 
 void Endpoints::add_endpoint(const resource::Stored& stored, Making& making) {
@@ -150,24 +176,31 @@ void Endpoints::add_endpoint(const resource::Stored& stored, Making& making) {
     endpoint.salt = crypto::sha256(parts_.models.signer().sign(as_bytes("prediction log of " + scope))).hex();
   if (spec.features && !spec.stopped)
     endpoint.features = plan_features(parts_.online, parts_.resources, where, spec.features->service, making.spaces);
+  std::vector<const File*> files;
+  bool awaits = false;
   for (const auto& variant : spec.variants) {
     try {
       const auto version = variant.version ? parts_.models.version(where, variant.model, *variant.version)
                                            : parts_.models.by_alias(where, variant.model, variant.alias);
-      const auto& file = file_of(where, version);
-      const auto& digest = file.statement.sha256;
-      endpoint.variants.push_back({variant.name, version.model, version.number, digest, variant.weight, variant.shadow,
-                                   variant.match ? lower(variant.match->header) : "",
+      const auto found = file_of(where, version, making);
+      if (!found.trouble.empty()) making.made.problems.push_back({scope, variant.name, found.trouble});
+      if (!found.file) {
+        awaits = true;
+        continue;
+      }
+      files.push_back(found.file);
+      endpoint.variants.push_back({variant.name, version.model, version.number, found.file->statement.sha256,
+                                   variant.weight, variant.shadow, variant.match ? lower(variant.match->header) : "",
                                    variant.match ? variant.match->value : ""});
-      if (spec.stopped) continue;
-      if (making.by_digest.emplace(digest, std::pair(file.where, file.entry)).second)
-        making.plan.models.push_back(file.signed_by_us);
     } catch (const Error& e) {
       making.made.problems.push_back({scope, variant.name, e.what()});
     }
   }
-  making.plan.endpoints.push_back(std::move(endpoint));
   making.declared.emplace(scope, stored);
+  if (awaits) return keep_as_it_was(std::move(endpoint), making);
+  if (!spec.stopped)
+    for (const auto* file : files) add_model(*file, making);
+  making.plan.endpoints.push_back(std::move(endpoint));
 }
 
 // An endpoint is watched by as many rows as the most curious of its monitors asks for.
@@ -239,6 +272,9 @@ Endpoints::Current Endpoints::make() {
   current_ = making.made;
   by_digest_ = std::move(making.by_digest);
   spaces_ = std::move(making.spaces);
+  unread_ = std::move(making.unread);
+  std::erase_if(unreadable_, [&](const auto& entry) REQUIRES(mu_) { return !unread_.contains(entry.first); });
+  if (!unread_.empty()) changed_.notify_all();
   return making.made;
 }
 
@@ -247,9 +283,11 @@ Endpoints::Current Endpoints::current() {
   const auto now = parts_.clock.now();
   // What others keep in memory of a write is there a moment after it is counted: so a plan is looked at once more.
   bool again = false;
+  std::int64_t reads = 0;
   {
     Lock lock(mu_);
-    again = writes == seen_writes_;
+    reads = reads_;
+    again = writes == seen_writes_ && reads == seen_reads_;
     if (again && (settled_ || now - seen_at_ < sys::Micros(kLookUs))) return current_;
   }
   Lock making(making_);
@@ -258,25 +296,8 @@ Endpoints::Current Endpoints::current() {
   if (!again) seen_at_ = now;
   settled_ = again;
   seen_writes_ = writes;
+  seen_reads_ = reads;
   return made;
-}
-
-Endpoints::Current Endpoints::wait(const std::string& after, std::int64_t wait_us) {
-  const auto until = parts_.clock.now() + sys::Micros(wait_us);
-  for (;;) {
-    auto now = current();
-    const auto left = until - parts_.clock.now();
-    if (now.fingerprint != after || left.count() <= 0) return now;
-    Lock lock(mu_);
-    if (stopping_) return now;
-    if (current_.fingerprint == after) lock.wait_for(changed_, std::min(left, sys::Micros(kLookUs)));
-  }
-}
-
-void Endpoints::stop() {
-  Lock lock(mu_);
-  stopping_ = true;
-  changed_.notify_all();
 }
 
 std::unique_ptr<blob::ObjectReader> Endpoints::open_model(const std::string& sha256) {
@@ -301,23 +322,29 @@ std::pair<traffic::SpaceKeys, PlannedSpace> Endpoints::share(const std::string& 
   return {share_space(parts_.online, space, *found), *found};
 }
 
+// "none": it never served.
+std::string& Endpoints::last_recorded(const traffic::Endpoint& endpoint) {
+  auto& last = recorded_[scope_of(endpoint.tenant, endpoint.project, endpoint.name).str()];
+  if (last.empty())
+    last = parts_.database
+               .read([&](sql::Reader& r) {
+                 return r.first(
+                     "SELECT variants FROM serving_state WHERE tenant = ? AND project = ? AND endpoint = ? "
+                     "ORDER BY number DESC LIMIT 1",
+                     {endpoint.tenant, endpoint.project, endpoint.name},
+                     [](const sql::Row& row) { return std::string(row.text(0)); });
+               })
+               .value_or("none");
+  return last;
+}
+
 // Writes down what is served when it is not what was written last, so that it can be asked of any time.
 void Endpoints::record(const traffic::Plan& plan, const std::map<std::string, resource::Stored>& declared) {
   for (const auto& endpoint : plan.endpoints) {
     const auto scope = scope_of(endpoint.tenant, endpoint.project, endpoint.name).str();
     const auto variants =
         json::serialize(encode(endpoint.stopped ? std::vector<traffic::Variant>() : endpoint.variants));
-    auto& last = recorded_[scope];
-    if (last.empty())
-      last = parts_.database
-                 .read([&](sql::Reader& r) {
-                   return r.first(
-                       "SELECT variants FROM serving_state WHERE tenant = ? AND project = ? AND endpoint = ? "
-                       "ORDER BY number DESC LIMIT 1",
-                       {endpoint.tenant, endpoint.project, endpoint.name},
-                       [](const sql::Row& row) { return std::string(row.text(0)); });
-                 })
-                 .value_or("none");
+    auto& last = last_recorded(endpoint);
     if (last == variants) continue;
     const auto& stored = declared.at(scope);
     auto why = fmt::format("revision {}", stored.revision);

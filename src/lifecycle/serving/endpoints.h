@@ -7,11 +7,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "foundation/base/error.h"
 #include "foundation/base/metrics.h"
 #include "foundation/base/mutex.h"
 #include "foundation/sys/clock.h"
@@ -66,6 +69,9 @@ struct ServerReport {
   std::int64_t at_us = 0;  // when it came; ours
 };
 
+// A rule for one version: another version begins anew.
+std::string canary_text(const traffic::CanaryRule& rule, const traffic::Endpoint& planned);
+
 struct ExperimentSeen {
   traffic::ExperimentRule rule;
   std::int64_t since_us = 0;
@@ -96,15 +102,20 @@ class Endpoints {
   };
   // `writes` counts what was ever committed: while it stands still no plan changes.
   Endpoints(Parts parts, std::function<std::int64_t()> writes, Metrics& metrics);
+  ~Endpoints();
 
   struct Current {
     std::string fingerprint;
     std::shared_ptr<const traffic::Plan> plan;
     std::vector<Problem> problems;
+    std::set<std::string> awaited;  // scopes of endpoints that stay as they were until a new version's file was read
   };
+  // Waits for no file: one that was never read is read meanwhile.
   Current current();
-  // As soon as it is another than `after`, or after `wait_us`, or when `stop` was called.
-  Current wait(const std::string& after, std::int64_t wait_us);
+  // Tells once, from a thread of its own: as soon as it is another than `after`, or after `wait_us`, or when `stop` was
+  // called; or what went wrong. `then` must neither wait nor throw. Throws exhausted.
+  using Then = std::function<void(const Current& now, const Error* failed)>;
+  void follow(std::string after, std::int64_t wait_us, Then then);
   void stop();
 
   // The ONNX file of a version that is in the plan. Throws not_found.
@@ -143,25 +154,51 @@ class Endpoints {
     Where where;
     vault::Entry entry;
   };
-  struct Making;
+  struct Making {  // what a plan is being made of
+    Current made;
+    traffic::Plan plan;
+    std::map<std::string, resource::Stored> declared;  // by scope
+    std::map<std::string, std::pair<Where, vault::Entry>> by_digest;
+    PlannedSpaces spaces;
+    std::map<std::string, std::pair<Where, vault::Entry>> unread;  // by content
+  };
   Current make() REQUIRES(making_);
   void add_endpoint(const resource::Stored& stored, Making& making) REQUIRES(making_);
-  const File& file_of(const Where& where, const models::Version& version) REQUIRES(making_);
+  struct Found {
+    const File* file = nullptr;
+    std::string trouble;  // why it cannot be read
+  };
+  Found file_of(const Where& where, const models::Version& version, Making& making) REQUIRES(making_);
+  void add_model(const File& file, Making& making) const;
+  void keep_as_it_was(traffic::Endpoint endpoint, Making& making) REQUIRES(making_);
+  std::string& last_recorded(const traffic::Endpoint& endpoint) REQUIRES(making_);
+  std::optional<std::string> known_hash(const Digest& content) const;
+  std::optional<std::string> hash_of(const Where& where, const vault::Entry& file);
+  std::optional<std::string> next_to_read() REQUIRES(mu_);
+  void read_files();
+  void tell_followers();
   void add_watching(traffic::Plan& plan) const;
   void add_callers(traffic::Plan& plan) const;
   void record(const traffic::Plan& plan, const std::map<std::string, resource::Stored>& declared) REQUIRES(making_);
   struct Canary;
+  std::optional<traffic::Endpoint> planned(const resource::Stored& stored);
+  std::vector<traffic::Tally> tallies(const traffic::Endpoint& endpoint) const;
+  std::optional<Canary> kept_canary(const resource::Metadata& metadata) const;
+  void keep_canary(const resource::Stored& stored, const std::optional<Canary>& canary);
+  void meet_servers(const resource::Stored& stored, const traffic::Endpoint& endpoint, Canary& canary);
   void count(const resource::Stored& stored, const EndpointSpec& spec);
   std::vector<traffic::Arm> arms(const resource::Stored& stored, const EndpointSpec& spec, std::int64_t* since_us);
   void follow_bandit(const resource::Stored& stored, EndpointSpec spec);
-  void rescue(const resource::Stored& stored);
+  bool rescue(const resource::Stored& stored, const EndpointSpec& spec);  // whether it was needed, and done
   bool follow_schedule(const resource::Stored& stored, EndpointSpec spec);
   resource::Stored restore(const Where& where, const std::string& endpoint, const Served& wanted, const sql::Act& act,
                            const resource::Authorise& authorise, const std::string& why);
   void watch_canary(const resource::Stored& stored, const EndpointSpec& spec);
   void set_share(const resource::Stored& stored, EndpointSpec spec, double percent, bool ends, const std::string& why);
-  std::pair<traffic::Observed, traffic::Observed> observed(const resource::Metadata& metadata,
-                                                           const EndpointSpec& spec) const;
+  // Of the canary, and of all others together.
+  std::pair<traffic::Observed, traffic::Observed> observed(const traffic::Endpoint& endpoint,
+                                                           const traffic::CanaryRule& rule,
+                                                           const traffic::Tallies& began) const;
   resource::Stored declare(resource::Stored stored, const EndpointSpec& spec, sql::Act act,
                            const resource::Authorise& authorise, const std::string& why);
 
@@ -184,7 +221,20 @@ class Endpoints {
   std::map<std::string, ServerReport> reports_ GUARDED_BY(mu_);
   std::map<std::string, std::string> whys_ GUARDED_BY(mu_);  // by endpoint: of the change that is about to be recorded
   std::map<std::string, std::int64_t> bandits_ GUARDED_BY(mu_);  // by endpoint: when its shares were looked at
-  bool stopping_ GUARDED_BY(mu_) = false;
+  bool stopping_ GUARDED_BY(mu_) = false, ending_ GUARDED_BY(mu_) = false;
+  struct Follower {
+    std::string after;
+    sys::Micros until;
+    Then then;
+  };
+  std::vector<Follower> followers_ GUARDED_BY(mu_);
+  // Files of declared versions whose hash is not known, by content, and why some cannot be read.
+  std::map<std::string, std::pair<Where, vault::Entry>> unread_ GUARDED_BY(mu_);
+  std::map<std::string, std::string> unreadable_ GUARDED_BY(mu_);
+  sys::Micros read_again_ GUARDED_BY(mu_){0};
+  std::int64_t reads_ GUARDED_BY(mu_) = 0, seen_reads_ GUARDED_BY(mu_) = 0;
+
+  std::thread reading_, telling_;  // last: they use all of the above
 };
 
 }  // namespace falaj::serving

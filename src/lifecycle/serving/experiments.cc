@@ -19,18 +19,20 @@ const resource::Authorise kByTheBandit = [](std::string_view, const iam::Scope&)
 };
 
 // What labels are counted for; while this stays the same the counts go on.
-std::string counted_for(const EndpointSpec& spec, std::int64_t created_us) {
+std::string counted_for(const EndpointSpec& spec, const traffic::Endpoint& planned, std::int64_t created_us) {
   std::string out;
   if (spec.experiment) out = fmt::format("{} against {}", spec.experiment->metric, spec.experiment->baseline);
-  if (spec.canary && spec.canary->metric_drop_max) out += " canary " + json::serialize(encode(*spec.canary));
-  return out.empty() ? out : fmt::format("{} of the endpoint made at {}", out, created_us);
+  if (spec.canary && spec.canary->metric_drop_max) out += " canary " + canary_text(*spec.canary, planned);
+  return fmt::format("{} of the endpoint made at {}", out, created_us);
 }
 
 }  // namespace
 
 void Endpoints::count(const resource::Stored& stored, const EndpointSpec& spec) {
-  const auto rule = counted_for(spec, stored.created_us);
-  if (rule.empty()) return;
+  if (!spec.experiment && !(spec.canary && spec.canary->metric_drop_max)) return;
+  const auto endpoint = planned(stored);
+  if (!endpoint) return;
+  const auto rule = counted_for(spec, *endpoint, stored.created_us);
   const auto& metadata = stored.resource.metadata;
   const Where where{TenantName::parse(metadata.tenant), ProjectName::parse(metadata.project)};
   parts_.predictions.count_for(where, metadata.name, rule, stored.at_us);

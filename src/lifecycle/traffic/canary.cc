@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kDeviations = 3, kSlowerUs = 1'000;
 constexpr std::int64_t kFailuresMin = 3;  // one or two say nothing of a share
+constexpr double kOthersMin = 100;        // requests to the others; fewer say nothing of how often they fail
 constexpr double kMetricConfidence = 0.99, kMetricEffectMin = 0.01;
 constexpr std::uint64_t kPredictionsMin = 100;  // fewer say nothing of a distribution
 constexpr double kChanceOfALook = 1e-6;
@@ -66,34 +67,60 @@ std::string shifted_output(const CanaryRule& rule, const Observed& canary, const
   return "";
 }
 
+double by_chance(double share, double of) { return kDeviations * std::sqrt(share * (1 - share) * of); }
+
+// More of its requests failed than may, and more than of the others': what refuses everybody is not its fault.
+bool fails(const CanaryRule& rule, const Grown& canary, const Grown& others) {
+  const auto asked = static_cast<double>(canary.requests + canary.failures);
+  const auto failed = static_cast<double>(canary.failures);
+  if (canary.failures < kFailuresMin || failed <= rule.failures_max * asked + by_chance(rule.failures_max, asked))
+    return false;
+  const auto others_asked = static_cast<double>(others.requests + others.failures);
+  if (others_asked < kOthersMin) return true;
+  const auto others_failed = static_cast<double>(others.failures);
+  const double together = (failed + others_failed) / (asked + others_asked);
+  return failed / asked - others_failed / others_asked > by_chance(together, 1 / asked + 1 / others_asked);
+}
+
+bool is_slower(const CanaryRule& rule, const Grown& canary, double others_p99_us) {
+  if (canary.requests < rule.requests_min || others_p99_us <= 0) return false;
+  const auto p99_us = Times::quantile_us(canary.latency, 0.99);
+  const double most_us = std::max(rule.slower_max * others_p99_us, others_p99_us + kSlowerUs);
+  if (p99_us <= most_us) return false;
+  double slow = 0;
+  for (auto i = Times::bucket(static_cast<std::int64_t>(most_us)) + 1; i < canary.latency.size(); ++i)
+    slow += static_cast<double>(canary.latency[i]);
+  const auto requests = static_cast<double>(canary.requests);
+  return slow > 0.01 * requests + by_chance(0.01, requests);
+}
+
 }  // namespace
+
+double others_p99_us(const CanaryRule& rule, const CanaryState& state, const Observed& others) {
+  if (others.counted.requests < rule.requests_min) return state.others_p99_us;
+  return Times::quantile_us(others.counted.latency, 0.99);
+}
 
 CanaryDecision decide(const CanaryRule& rule, const CanaryState& state, std::int64_t now_us, const Observed& canary,
                       const Observed& others) {
   using What = CanaryDecision::What;
   if (canary.broken) return {What::roll_back, "it cannot be served"};
-  // A server that was started again counts from zero.
-  const bool restarted = canary.requests < state.requests || canary.failures < state.failures;
-  const auto answered = canary.requests - (restarted ? 0 : state.requests);
-  const auto failed = canary.failures - (restarted ? 0 : state.failures);
-  const auto asked = static_cast<double>(answered + failed);
-  const double allowed =
-      rule.failures_max * asked + kDeviations * std::sqrt(rule.failures_max * (1 - rule.failures_max) * asked);
-  if (failed >= kFailuresMin && static_cast<double>(failed) > allowed)
-    return {What::roll_back, fmt::format("{} of {} requests failed", failed, answered + failed)};
-  const bool slower = others.requests >= rule.requests_min && canary.p99_us > rule.slower_max * others.p99_us &&
-                      canary.p99_us - others.p99_us > kSlowerUs;
-  if (slower && answered >= rule.requests_min)
-    return {What::roll_back, fmt::format("its p99 is {:.1f} ms, that of the others {:.1f} ms", canary.p99_us / 1000,
-                                         others.p99_us / 1000)};
+  const auto& own = canary.counted;
+  if (fails(rule, own, others.counted))
+    return {What::roll_back, fmt::format("{} of {} requests failed", own.failures, own.requests + own.failures)};
+  const auto p99_us = Times::quantile_us(own.latency, 0.99);
+  const auto others_us = others_p99_us(rule, state, others);
+  if (is_slower(rule, own, others_us))
+    return {What::roll_back,
+            fmt::format("its p99 is {:.1f} ms, that of the others {:.1f} ms", p99_us / 1000, others_us / 1000)};
   if (is_worse(rule, canary, others))
     return {What::roll_back, fmt::format("the mean of its {} labels is {:.4g}, that of the others {:.4g}",
                                          canary.labels.count, canary.labels.mean(), others.labels.mean())};
   if (auto shifted = shifted_output(rule, canary, others); !shifted.empty())
     return {What::roll_back, std::move(shifted)};
-  if (answered < rule.requests_min || now_us - state.since_us < rule.every_us) return {};
+  if (own.requests < rule.requests_min || now_us - state.since_us < rule.every_us) return {};
   const auto why =
-      fmt::format("{} requests answered, {} failed, p99 {:.1f} ms", answered, failed, canary.p99_us / 1000);
+      fmt::format("{} requests answered, {} failed, p99 {:.1f} ms", own.requests, own.failures, p99_us / 1000);
   const bool last = state.step + 1 >= static_cast<std::int64_t>(rule.steps.size());
   return {last ? What::promote : What::advance, why};
 }

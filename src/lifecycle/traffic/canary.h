@@ -8,6 +8,7 @@
 
 #include "foundation/base/shape.h"
 #include "foundation/stats/sequential.h"
+#include "lifecycle/traffic/tallies.h"
 #include "lifecycle/traffic/watched.h"
 
 namespace falaj::traffic {
@@ -24,10 +25,9 @@ struct CanaryRule {
   std::optional<double> shift_max;               // how far its predictions may be from those of the others, 0 to 1
 };
 
-// What was seen of the variant, or of all the others together, since it was loaded.
+// What was seen of the variant, or of all the others together, since the step began.
 struct Observed {
-  std::int64_t requests = 0, failures = 0;
-  double p99_us = 0;
+  Grown counted{};
   bool broken = false;     // it could not be loaded, or crashed its server
   stats::Sample labels{};  // of what it predicted
   Sketches outputs{};      // what it predicted, since the rule holds
@@ -36,7 +36,7 @@ struct Observed {
 struct CanaryState {
   std::int64_t step = 0;  // place in CanaryRule::steps
   std::int64_t since_us = 0;
-  std::int64_t requests = 0, failures = 0;  // of the variant when the step began
+  double others_p99_us = 0;  // before the step began: the others may be asked too little for a new one; 0: not known
 };
 
 struct CanaryDecision {
@@ -45,9 +45,13 @@ struct CanaryDecision {
   std::string why;
 };
 
+// The p99 of the others that a canary is compared with; 0: not known.
+double others_p99_us(const CanaryRule& rule, const CanaryState& state, const Observed& others);
+
 // Pure. What to do with a canary now. A difference counts only when it is more than chance: failures by three standard
-// deviations, latency by more than a millisecond, labels by a test that may be looked at any time, predictions by what
-// samples of one distribution differ by once in a million looks.
+// deviations, and not when the others fail as often; latency by more than a millisecond, and by more requests than
+// chance explains; labels by a test that may be looked at any time, predictions by what samples of one distribution
+// differ by once in a million looks.
 CanaryDecision decide(const CanaryRule& rule, const CanaryState& state, std::int64_t now_us, const Observed& canary,
                       const Observed& others);
 
@@ -63,7 +67,8 @@ struct falaj::Shape<falaj::traffic::CanaryRule> {
         field("steps", &T::steps, "Its share in percent at each step, growing to 100.").length(1, 20),
         field("every", &T::every_us, "At least so long at each step.").duration().range(1'000'000, 2'592'000'000'000),
         field("requestsMin", &T::requests_min, "And so many requests answered by it.").range(1, 1'000'000'000),
-        field("failuresMax", &T::failures_max, "Share of its requests that may fail before it is rolled back.")
+        field("failuresMax", &T::failures_max,
+              "Share of its requests that may fail before it is rolled back, where the others fail less.")
             .range(0, 1),
         field("slowerMax", &T::slower_max, "Its p99 against that of the others before it is rolled back.")
             .range(1, 1000),
