@@ -14,9 +14,11 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.dont_write_bytecode = True
 import servers  # noqa: E402
@@ -24,6 +26,7 @@ import servers  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PICTURES = pathlib.Path("/usr/share/datasets/fashion-mnist")
 FLIGHTS = ROOT / "third_party/vega-datasets/flights-3m.parquet"
+GOING = ("pending", "admitted", "starting", "running", "checkpointing", "finishing")
 
 
 class Platform:
@@ -48,6 +51,15 @@ class Platform:
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()[-2000:]}")
         return done.stdout
+
+    def close(self):
+        """A job outlives the server that started it: one that is still there is cancelled first."""
+        try:
+            while going := [j["id"] for j in json.loads(self.run("falaj", "job", "ls", "-o", "json")) if j["phase"] in GOING]:
+                self.run("falaj", "job", "cancel", *going)
+                time.sleep(0.5)
+        finally:
+            self.server.stop()
 
     def metrics(self, name):
         """Of the newest run of a training."""
@@ -98,6 +110,7 @@ def main():
     parser.add_argument("--falaj", default=ROOT / "build/release/bin/falaj")
     parser.add_argument("parts", nargs="*", default=["flights", "fashion"], choices=["flights", "fashion"])
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # its server goes with it
     with tempfile.TemporaryDirectory() as directory:
         platform = Platform(pathlib.Path(directory) / "falaj", arguments.falaj)
         try:
@@ -105,7 +118,7 @@ def main():
             for part in arguments.parts:
                 met += {"flights": flights, "fashion": fashion}[part](platform)
         finally:
-            platform.server.stop()
+            platform.close()
     return 0 if all(met) else 1
 
 
