@@ -67,9 +67,12 @@ jobs::NewJob job_of_training(models::Registry& registry, const models::Where& wh
   spec.executor = asked.executor;
   spec.time_limit_us = asked.time_limit_us;
   spec.preemptible = asked.preemptible;
+  spec.grace_us = asked.grace_us;
+  spec.disk_bytes = asked.disk_bytes;
   spec.checkpoint.store_us = training.checkpoints.store_us;
-  // Of a gang one task may be lost with its node; the others have a checkpoint to go on from.
-  if (spec.tasks > 1) spec.retries = {10, 1'000'000, 600'000'000};
+  // Whatever kills a task, there is a checkpoint to go on from; of a gang, one may be lost with its node. A recipe or
+  // data that are refused are refused again.
+  spec.retries = {asked.retries.value_or(spec.tasks > 1 ? 10 : 3), 1'000'000, 600'000'000, {kTrainerRefused}};
   jobs::InputSpec rows;
   rows.name = "data";
   rows.dataset = training.data.dataset;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -10,7 +11,8 @@
 
 namespace falaj::api {
 
-inline constexpr char kTrainer[] = "falaj-train";  // the first word of its job's command
+inline constexpr char kTrainer[] = "falaj-train";   // the first word of its job's command
+inline constexpr std::int64_t kTrainerRefused = 2;  // what it ends with when the recipe or the data are to blame
 
 // The job that carries out a training. It needs no network and no credential: it reads what is staged for it, tells its
 // metrics by a file, and what it leaves becomes files of its run and a version of a model when it has succeeded.

@@ -3,9 +3,10 @@
 //
 // Trainings are killed with -9 at random moments, from the first instruction to the last, and started again as a job
 // would be, until they end: as trees, as a network, and as a network by two tasks, which share rows or layers and of
-// which a random one is killed. What comes out must be what an uninterrupted training gives, byte by byte, and no
-// checkpoint may ever be found damaged. Then the disk for checkpoints is full: that must be said, and no model may be
-// left.
+// which a random one is killed. Every third time all are told to stop by SIGTERM instead: whatever they are at, each
+// must have ended with 75 within the grace of a job. What comes out must be what an uninterrupted training gives, byte
+// by byte, and no checkpoint may ever be found damaged. Then the disk for checkpoints is full: that must be said, and
+// no model may be left.
 
 #include <stdlib.h>
 
@@ -31,6 +32,8 @@ namespace fs = std::filesystem;
 
 constexpr sys::Micros kTrainingMax = std::chrono::minutes(5);
 constexpr sys::Micros kNoticed = std::chrono::seconds(8);
+constexpr sys::Micros kGrace = std::chrono::seconds(30);
+constexpr int kCheckpointed = 75;
 
 constexpr std::string_view kRows =
     "SELECT x, category, taken, random() < 1 / (1 + exp(-2 * x)) AS late FROM (SELECT random() * 4 - 2 AS x, chr(97 + "
@@ -81,6 +84,8 @@ class TrainDrill {
     const auto took = clock_.now() - began;
     const auto whole = tasks_->model("whole");
     std::int64_t killed = 0, ended = 0, resumed = 0;
+    stopped_ = 0;
+    slowest_ = sys::Micros(0);
     while (killed < kills || ended == 0) {
       tasks_->forget("killed");
       for (;;) {  // one training, however often it is killed
@@ -89,7 +94,8 @@ class TrainDrill {
                                   : kTrainingMax;
         // Every second one only once there is something to go on from.
         const bool later = killed < kills && killed % 2 == 1;
-        const auto end = attempt("killed", mode.ranks, later ? patience / 3 : patience, later);
+        const int signal = killed % 3 == 2 ? SIGTERM : SIGKILL;
+        const auto end = attempt("killed", mode.ranks, later ? patience / 3 : patience, later, signal);
         const auto log = tasks_->log("killed");
         if (log.find("passed over") != std::string::npos)
           throw Error(Code::corrupt, fmt::format("{}: a checkpoint was damaged: {}", mode.name, log));
@@ -104,9 +110,10 @@ class TrainDrill {
         throw Error(Code::corrupt, fmt::format("{}: after {} kills another model came out", mode.name, killed));
     }
     fmt::print(
-        "result {}: {} kills at random moments of {:.1f} s, {} times gone on from a checkpoint; {} models equal "
-        "to the uninterrupted one, {} bytes\n",
-        mode.name, killed, std::chrono::duration<double>(took).count(), resumed, ended, whole.size());
+        "result {}: {} kills at random moments of {:.1f} s, {} of them by SIGTERM, after which all had ended within "
+        "{:.1f} s, {} times gone on from a checkpoint; {} models equal to the uninterrupted one, {} bytes\n",
+        mode.name, killed, std::chrono::duration<double>(took).count(), stopped_,
+        std::chrono::duration<double>(slowest_).count(), resumed, ended, whole.size());
     std::fflush(stdout);
   }
 
@@ -139,7 +146,8 @@ class TrainDrill {
 
   // All ranks, until they end; a random one is killed when that takes longer than `patience`, which with `saved` begins
   // when this attempt has saved something.
-  Ended attempt(const std::string& where, std::size_t ranks, sys::Micros patience, bool saved = false) {
+  Ended attempt(const std::string& where, std::size_t ranks, sys::Micros patience, bool saved = false,
+                int signal = SIGKILL) {
     auto until = clock_.now() + patience;
     const auto before = newest_checkpoint(where);
     const int port = ranks > 1 ? free_port() : 0;
@@ -161,6 +169,7 @@ class TrainDrill {
       until = clock_.now() + patience;
     }
     if (!first) first = children[0]->wait(std::max(sys::Micros(0), until - clock_.now()));
+    if (!first && signal == SIGTERM) return stop(where, children, said);
     if (!first) {
       const auto victim = random_.below(ranks);
       children[victim]->signal(SIGKILL);
@@ -181,6 +190,31 @@ class TrainDrill {
     return Ended::well;
   }
 
+  // As a job is stopped: all are told, and each saves what it can and goes.
+  Ended stop(const std::string& where, const std::vector<std::unique_ptr<sys::Child>>& children,
+             const std::vector<std::size_t>& said) {
+    const auto began = clock_.now();
+    for (const auto& child : children) child->signal(SIGTERM);
+    bool well = true;
+    for (std::size_t rank = 0; rank < children.size(); ++rank) {
+      const auto exit = children[rank]->wait(std::max(sys::Micros(0), began + kGrace - clock_.now()));
+      const auto log = tasks_->log(where, rank);
+      if (!exit) {
+        for (const auto& child : children) child->signal(SIGKILL);
+        throw Error(Code::deadline, fmt::format("task {} did not stop within the grace: {}", rank, log));
+      }
+      // One that had not yet begun to listen dies of it.
+      const bool unheard = exit->signal == SIGTERM && log.size() == said[rank];
+      if (!unheard && (exit->signal != 0 || (exit->status != 0 && exit->status != kCheckpointed)))
+        throw Error(Code::internal, fmt::format("task {} that was told to stop ended with {}, signal {}: {}", rank,
+                                                exit->status, exit->signal, log));
+      well = well && exit->status == 0 && exit->signal == 0;
+    }
+    ++stopped_;
+    slowest_ = std::max(slowest_, clock_.now() - began);
+    return well ? Ended::well : Ended::killed;
+  }
+
   std::string newest_checkpoint(const std::string& where) const {
     std::string newest;
     std::error_code none_yet;
@@ -194,6 +228,8 @@ class TrainDrill {
   std::string directory_;
   std::unique_ptr<TrainTasks> tasks_;
   std::uint64_t attempts_ = 0;
+  std::int64_t stopped_ = 0;  // by SIGTERM
+  sys::Micros slowest_{0};    // until all had ended after it
 };
 
 }  // namespace

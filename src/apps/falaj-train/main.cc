@@ -41,8 +41,9 @@ std::string from_environment(const char* name, const char* fallback = nullptr) {
 
 // OpenBLAS mistakes new processors in virtual machines for old ones, and is then five times slower than it could be.
 // Threads of OpenMP wait for each other by burning their processor; where somebody else's work runs on it too, what
-// they wait for does not get it, and a step takes many times as long. Both look at their variable once, when they are
-// loaded: before any of our code runs.
+// they wait for does not get it, and a step takes many times as long. oneDNN takes processors at their word that they
+// have tiles (AMX), which machines say that do not let a process use them: bf16 then ends by an illegal instruction.
+// Libraries look at their variable once, some when they are loaded: before any of our code runs.
 void choose_kernels(char** argv) {
   if (std::getenv("OPENBLAS_CORETYPE")) return;
   const char* type = __builtin_cpu_supports("avx512f") ? "SkylakeX"
@@ -51,6 +52,7 @@ void choose_kernels(char** argv) {
   if (!type) return;
   setenv("OPENBLAS_CORETYPE", type, 1);
   setenv("OMP_WAIT_POLICY", "passive", 0);
+  setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", 0);
   execv("/proc/self/exe", argv);  // when it fails, training is slow, not wrong
 }
 
@@ -71,7 +73,7 @@ std::optional<falaj::train::GangPlace> place_in_gang(const falaj::recipe::Traini
   place.port = std::stoi(from_environment("MASTER_PORT"));
   place.name = from_environment("FALAJ_JOB_ID", "job") + "/" + from_environment("FALAJ_ATTEMPT", "1");
   place.lost = [spares = place.spares](const falaj::train::Broken& broken) {
-    if (spares > 0) falaj::train::start_again(broken);
+    if (spares > 0 && !must_stop) falaj::train::start_again(broken);
     fmt::print(stderr, "falaj-train: {}; the gang starts again from the last checkpoint\n", broken.why);
     std::fflush(nullptr);
     std::_Exit(kCheckpointed);  // others may wait for what never comes: nothing can be unwound
@@ -107,6 +109,9 @@ int run() {
       std::stod(from_environment("FALAJ_CPUS", std::to_string(std::thread::hardware_concurrency()).c_str()));
   options.threads = std::max(1, static_cast<int>(cpus));
   options.must_stop = [] { return must_stop.load(); };
+  options.look = [] {
+    if (must_stop) throw train::Stopped{};
+  };
   const sys::RealClock clock;
   train::train(training, places, options, clock);
   return 0;

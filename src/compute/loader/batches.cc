@@ -46,6 +46,11 @@ std::vector<std::uint32_t> Order::deal() const {
   return dealt;
 }
 
+std::size_t Order::first_row() const {
+  constexpr std::uint64_t kNoWindow = ~std::uint64_t{0};
+  return shuffled && rows > 0 ? Mix(seed, epoch, kNoWindow).below(rows) : 0;
+}
+
 std::vector<std::uint32_t> Order::mixed(std::size_t window) const {
   std::vector<std::uint32_t> out(rows_of(window));
   std::iota(out.begin(), out.end(), 0U);
@@ -55,8 +60,10 @@ std::vector<std::uint32_t> Order::mixed(std::size_t window) const {
 
 std::vector<std::uint32_t> Order::window(std::size_t number) const {
   const auto dealt = deal();
+  const auto first = first_row();
   auto out = mixed(number);
-  for (auto& row : out) row = static_cast<std::uint32_t>(dealt[number * blocks + row / kBlock] * kBlock + row % kBlock);
+  for (auto& row : out)
+    row = static_cast<std::uint32_t>((first + dealt[number * blocks + row / kBlock] * kBlock + row % kBlock) % rows);
   return out;
 }
 
@@ -155,6 +162,7 @@ struct Batches::Rep {
   const BatchOptions options;
   const Order order;
   const std::vector<std::uint32_t> dealt;
+  const std::size_t first_row;
   const std::size_t first_step, steps, batch;
   const sys::Clock& clock;
   std::optional<RowBlock> current;  // the caller's
@@ -167,6 +175,7 @@ struct Batches::Rep {
         options(o),
         order{packed.rows(), o.seed, epoch, o.shuffled, blocks_of_window(packed.layout()), o.neighbours},
         dealt(order.deal()),
+        first_row(order.first_row()),
         first_step(from_step),
         steps(steps_of(packed.rows(), o)),
         batch(std::min(o.batch, packed.rows())),
@@ -194,9 +203,13 @@ struct Batches::Rep {
     for (std::size_t place = 0; place < n; place += Order::kBlock)
       blocks.emplace_back(dealt[number * order.blocks + place / Order::kBlock], place);
     std::sort(blocks.begin(), blocks.end());
-    for (const auto& [block, place] : blocks)
-      rows.read_packed(block * Order::kBlock, std::min(Order::kBlock, n - place),
-                       window.packed.data() + place * row_bytes);
+    for (const auto& [block, place] : blocks) {
+      const auto first = (first_row + block * Order::kBlock) % order.rows, size = std::min(Order::kBlock, n - place);
+      const auto before_end = std::min(size, order.rows - first);
+      auto* to = window.packed.data() + place * row_bytes;
+      rows.read_packed(first, before_end, to);
+      if (before_end < size) rows.read_packed(0, size - before_end, to + before_end * row_bytes);
+    }
     window.first = number * order.window_rows();
     window.end = window.first + n;
     window.seen = order.mixed(number);

@@ -14,8 +14,9 @@
 namespace falaj::loader {
 
 // The order in which an epoch sees rows: blocks of neighbours are dealt out at random, and rows are shuffled within a
-// few blocks at a time, so that a disk reads long pieces and a model sees mixed ones. It depends on nothing but these
-// numbers: whoever knows them can go on at any step.
+// few blocks at a time, so that a disk reads long pieces and a model sees mixed ones. Each epoch counts its blocks from
+// another row on, so that the short one, which comes last and of which rows may be left over, is another every time. It
+// depends on nothing but these numbers: whoever knows them can go on at any step.
 struct Order {
   std::size_t rows = 0;
   std::uint64_t seed = 0;
@@ -28,6 +29,8 @@ struct Order {
   std::size_t window_rows() const { return kBlock * blocks; }
   std::size_t windows() const { return (rows + window_rows() - 1) / window_rows(); }
   std::size_t rows_of(std::size_t window) const { return std::min(window_rows(), rows - window * window_rows()); }
+  // The row that is the first of the first block; after the last row comes row 0.
+  std::size_t first_row() const;
   // All blocks: window after window those of each. Only the very last one may be short.
   std::vector<std::uint32_t> deal() const;
   // How the rows of a window, laid out block after block, are then seen: each place once.

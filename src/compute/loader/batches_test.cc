@@ -70,6 +70,41 @@ TEST_F(BatchesTest, AnEpochSeesEveryRowOnceInAnOrderOfItsOwn) {
   }
 }
 
+// What does not fill a step is left out of an epoch, and is other rows in the next.
+TEST_F(BatchesTest, NoRowIsLeftOutOfEveryEpoch) {
+  constexpr std::size_t kRows = 3 * 1024 + 300;
+  const auto rows = counted(*files_, kRows);
+  for (const bool neighbours : {false, true}) {
+    BatchOptions options{1024, 0, 1, 9, true};
+    options.neighbours = neighbours;
+    std::set<float> seen;
+    for (std::uint64_t epoch = 0; epoch < 20; ++epoch) {
+      std::set<float> now;
+      for (const auto& batch : labels_of(*rows, options, epoch)) now.insert(batch.begin(), batch.end());
+      EXPECT_EQ(now.size(), 3 * 1024U);
+      seen.insert(now.begin(), now.end());
+    }
+    EXPECT_EQ(seen.size(), kRows) << "neighbours " << neighbours;
+  }
+}
+
+TEST_F(BatchesTest, NeighboursStaySideBySide) {
+  const auto rows = counted(*files_, 5'000);
+  BatchOptions options{500, 0, 1, 9, true};
+  options.neighbours = true;
+  std::size_t breaks = 0;
+  float last = -1;
+  for (const auto& batch : labels_of(*rows, options, 1))
+    for (const float v : batch) breaks += v != last + 1 && last != 4'999, last = v;
+  EXPECT_LE(breaks, 10U) << "one a block";
+}
+
+TEST(GroupWord, TellsManyGroupsApart) {
+  for (const std::int64_t n :
+       {std::int64_t{1}, std::int64_t{1} << 23, std::int64_t{1} << 24, std::int64_t{2'000'000'000}})
+    EXPECT_LT(group_word(n), group_word(n + 1)) << n;
+}
+
 TEST_F(BatchesTest, GoingOnAtAStepIsTheRestOfTheEpoch) {
   const auto rows = counted(*files_, 100'003);
   const BatchOptions options{700, 0, 1, 5, true};

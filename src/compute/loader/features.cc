@@ -102,7 +102,8 @@ void open_rows(table::Workspace& room, const std::string& directory) {
   }
   if (names.empty()) throw Error(Code::not_found, fmt::format("there is no Parquet file in '{}'", directory));
   readable([&] {
-    room.run(fmt::format("CREATE VIEW rows AS SELECT * FROM read_parquet([{}], file_row_number = true)", names));
+    room.run(fmt::format(
+        "CREATE VIEW rows AS SELECT *, filename AS \"%file\" FROM read_parquet([{}], file_row_number = true)", names));
   });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -16,6 +17,13 @@ namespace falaj::loader {
 // memcpy takes no null pointer, not even to copy nothing.
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+// A group's number as what a row has of it: another for each, rising. Converted, those above 2^24 would be shared; as
+// bits of normal numbers they are not, and survive arithmetic that flushes small ones.
+inline float group_word(std::int64_t number) {
+  constexpr std::uint32_t kSmallestNormal = 0x0080'0000;
+  return std::bit_cast<float>(kSmallestNormal + static_cast<std::uint32_t>(number));
 }
 
 // What a row has once it is ready for a model.

@@ -44,15 +44,6 @@ bool is_number(Type type) {
   return type == Type::int32 || type == Type::int64 || type == Type::float32 || type == Type::float64;
 }
 
-std::int64_t count(table::Workspace& room, const std::string& sql) {
-  std::int64_t out = 0;
-  room.query(sql, {}, [&](const table::Chunk& chunk) {
-    if (chunk.rows() > 0 && !chunk.is_null(0, 0)) out = chunk.integer(0, 0);
-    return true;
-  });
-  return out;
-}
-
 // What a column is to a model; nothing when it cannot be one.
 std::optional<graph::Kind> kind_of(Type type) {
   switch (type) {
@@ -100,9 +91,9 @@ std::string_view name_of(Objective objective) {
   return "";
 }
 
-Rows::Rows(table::Workspace& room, const recipe::Training& training) : room_(room) {
+Rows::Rows(table::Workspace& room, const recipe::Training& training, Look look) : room_(room), look_(std::move(look)) {
   readable([&] {
-    const auto schema = room.describe("SELECT * EXCLUDE (file_row_number) FROM rows");
+    const auto schema = room.describe("SELECT * EXCLUDE (file_row_number, \"%file\") FROM rows");
     look_at_label(training, schema);
     choose_image(training, schema);
     choose_columns(training, schema);
@@ -110,24 +101,45 @@ Rows::Rows(table::Workspace& room, const recipe::Training& training) : room_(roo
   });
 }
 
+void Rows::query(const std::string& sql, const std::function<bool(const table::Chunk&)>& each) const {
+  table::Workspace::Watch watch;
+  if (look_) watch = [this](double) { look_(); };
+  room_.query(sql, {}, each, watch);
+}
+
+std::int64_t Rows::count(const std::string& sql) const {
+  std::int64_t out = 0;
+  query(sql, [&](const table::Chunk& chunk) {
+    if (chunk.rows() > 0 && !chunk.is_null(0, 0)) out = chunk.integer(0, 0);
+    return true;
+  });
+  return out;
+}
+
+// Rows of a ranking lie side by side by their groups, and within them in the same order whoever asks, and however many
+// threads the engine has.
+std::string Rows::in_order() const {
+  return problem_.objective == Objective::ranking ? " ORDER BY \"%group\", \"%file\", file_row_number" : "";
+}
+
 void Rows::look_at_label(const recipe::Training& training, const table::Schema& schema) {
   const auto& column = column_named(schema, training.label, "label");
   const auto sql = identifier(column.name);
-  const auto rows = count(room_, "SELECT count(*) FROM rows");
+  const auto rows = count("SELECT count(*) FROM rows");
   if (rows == 0) refuse("data", "has no rows");
   const bool real = column.type == Type::float32 || column.type == Type::float64;
-  const auto missing = count(room_, fmt::format("SELECT count(*) FROM rows WHERE {0} IS NULL{1}", sql,
-                                                real ? fmt::format(" OR NOT isfinite({})", sql) : ""));
+  const auto missing = count(fmt::format("SELECT count(*) FROM rows WHERE {0} IS NULL{1}", sql,
+                                         real ? fmt::format(" OR NOT isfinite({})", sql) : ""));
   if (missing > 0)
     refuse("label",
            fmt::format("{} of {} rows have no finite '{}'; leave them out of the dataset", missing, rows, column.name));
   std::vector<std::string> values;
-  room_.query(fmt::format("SELECT DISTINCT CAST({0} AS VARCHAR), {0} AS v FROM rows ORDER BY v LIMIT {1}", sql,
-                          kClassesMax + 1),
-              {}, [&](const table::Chunk& chunk) {
-                for (std::size_t i = 0; i < chunk.rows(); ++i) values.emplace_back(chunk.text(0, i));
-                return true;
-              });
+  query(fmt::format("SELECT DISTINCT CAST({0} AS VARCHAR), {0} AS v FROM rows ORDER BY v LIMIT {1}", sql,
+                    kClassesMax + 1),
+        [&](const table::Chunk& chunk) {
+          for (std::size_t i = 0; i < chunk.rows(); ++i) values.emplace_back(chunk.text(0, i));
+          return true;
+        });
   if (values.size() == 1)
     refuse("label", fmt::format("'{}' is {} in every row: there is nothing to learn", column.name, values[0]));
 
@@ -150,6 +162,9 @@ void Rows::look_at_label(const recipe::Training& training, const table::Schema& 
     problem_.objective = Objective::regression;
   }
 
+  if (const auto fault = recipe::fault_of_metric(training.metric, name_of(problem_.objective)); !fault.empty())
+    refuse("metric", fault);
+
   label_ = fmt::format("CAST({} AS FLOAT)", sql);
   if (problem_.objective == Objective::binary || problem_.objective == Objective::multiclass) {
     problem_.classes = values;
@@ -162,29 +177,28 @@ void Rows::look_at_label(const recipe::Training& training, const table::Schema& 
     const auto& weight = column_named(schema, training.weight, "weight");
     if (!is_number(weight.type)) refuse("weight", fmt::format("'{}' is no number", weight.name));
     weight_ = fmt::format("CAST({} AS FLOAT)", identifier(weight.name));
-    const auto bad = count(
-        room_, fmt::format("SELECT count(*) FROM rows WHERE {0} IS NULL OR NOT isfinite({0}) OR {0} < 0", weight_));
+    const auto bad =
+        count(fmt::format("SELECT count(*) FROM rows WHERE {0} IS NULL OR NOT isfinite({0}) OR {0} < 0", weight_));
     if (bad > 0) refuse("weight", fmt::format("{} rows have no finite '{}' of at least 0", bad, weight.name));
   }
   if (training.balance && !problem_.classes.empty()) balance(rows);
-  group_ = "CAST(0 AS FLOAT)";
+  group_ = "CAST(0 AS BIGINT)";
   if (problem_.objective == Objective::ranking) {
     if (training.group.empty()) refuse("group", "ranking needs a column whose equal values are ranked together");
     column_named(schema, training.group, "group");
-    group_ = fmt::format("CAST(dense_rank() OVER (ORDER BY {}) AS FLOAT)", identifier(training.group));
+    group_ = fmt::format("dense_rank() OVER (ORDER BY {})", identifier(training.group));
   }
 }
 
 // Every class counts as much as every other.
 void Rows::balance(std::int64_t rows) {
   std::vector<double> factors(problem_.classes.size(), 1);
-  room_.query(fmt::format("SELECT {} AS label, count(*) FROM rows GROUP BY 1", label_), {},
-              [&](const table::Chunk& chunk) {
-                for (std::size_t i = 0; i < chunk.rows(); ++i)
-                  factors.at(static_cast<std::size_t>(chunk.real(0, i))) =
-                      static_cast<double>(rows) / (static_cast<double>(factors.size()) * chunk.real(1, i));
-                return true;
-              });
+  query(fmt::format("SELECT {} AS label, count(*) FROM rows GROUP BY 1", label_), [&](const table::Chunk& chunk) {
+    for (std::size_t i = 0; i < chunk.rows(); ++i)
+      factors.at(static_cast<std::size_t>(chunk.real(0, i))) =
+          static_cast<double>(rows) / (static_cast<double>(factors.size()) * chunk.real(1, i));
+    return true;
+  });
   weight_ = fmt::format("CAST({} * [{}][CAST({} AS BIGINT) + 1] AS FLOAT)", weight_, fmt::join(factors, ", "), label_);
 }
 
@@ -201,7 +215,6 @@ void Rows::choose_image(const recipe::Training& training, const table::Schema& s
                       static_cast<std::size_t>(how.channels)};
     const auto size = problem_.image->bytes();
     const auto other = count(
-        room_,
         fmt::format("SELECT count(*) FROM rows WHERE {0} IS NULL OR octet_length({0}) <> {1}", identifier(name), size));
     if (other > 0)
       refuse(field, fmt::format("{} rows have no image of {} bytes, {} by {} pixels with {} channels", other, size,
@@ -251,7 +264,7 @@ void Rows::split_by_part(const recipe::Training& training, const table::Schema& 
            fmt::format("'{}' is {}, not a text: train, valid or test", column.name, table::name(column.type)));
   const auto part = identifier(column.name);
   const auto count_of = [&](const char* where) {
-    return count(room_, fmt::format("SELECT count(*) FROM rows WHERE coalesce({}, '') {}", part, where));
+    return count(fmt::format("SELECT count(*) FROM rows WHERE coalesce({}, '') {}", part, where));
   };
   if (const auto others = count_of("NOT IN ('train', 'valid', 'test')"); others > 0)
     refuse("split.column", fmt::format("in {} rows '{}' is none of train, valid and test", others, column.name));
@@ -282,13 +295,13 @@ void Rows::split(const recipe::Training& training, const table::Schema& schema) 
     if (time.type != Type::timestamp && time.type != Type::date)
       refuse("split.column", fmt::format("'{}' is {}, not a time", column, table::name(time.type)));
     const auto at = fmt::format("epoch_us(CAST({} AS TIMESTAMP))", identifier(column));
-    if (const auto none = count(room_, fmt::format("SELECT count(*) FROM rows WHERE {} IS NULL", at)); none > 0)
+    if (const auto none = count(fmt::format("SELECT count(*) FROM rows WHERE {} IS NULL", at)); none > 0)
       refuse("split.column", fmt::format("{} rows have no '{}'", none, column));
     const auto test = !split.test_from.empty()
                           ? parse_time(split.test_from).value_or(0)
-                          : count(room_, fmt::format("SELECT quantile_disc({}, {}) FROM rows", at, 1 - split.test));
-    const auto valid = count(
-        room_, fmt::format("SELECT quantile_disc({0}, {1}) FROM rows WHERE {0} < {2}", at, 1 - split.valid, test));
+                          : count(fmt::format("SELECT quantile_disc({}, {}) FROM rows", at, 1 - split.test));
+    const auto valid =
+        count(fmt::format("SELECT quantile_disc({0}, {1}) FROM rows WHERE {0} < {2}", at, 1 - split.valid, test));
     part_ = fmt::format("CASE WHEN {0} >= {1} THEN 2 WHEN {0} >= {2} THEN 1 ELSE 0 END", at, test, valid);
     problem_.split = fmt::format("by {}: learned from rows before {}, stopped by those before {}, tested on the rest",
                                  column, format_time(valid), format_time(test));
@@ -307,17 +320,16 @@ void Rows::split(const recipe::Training& training, const table::Schema& schema) 
                                    : fmt::format("at random: {:.0f} % tested on, {:.0f} % to stop by", split.test * 100,
                                                  split.valid * 100);
   }
-  room_.query(
-      fmt::format("SELECT {} AS \"%part\", count(*) FROM rows GROUP BY 1", part_), {}, [&](const table::Chunk& chunk) {
-        for (std::size_t i = 0; i < chunk.rows(); ++i)
-          problem_.rows[static_cast<std::size_t>(chunk.integer(0, i))] = static_cast<std::size_t>(chunk.integer(1, i));
-        return true;
-      });
+  query(fmt::format("SELECT {} AS \"%part\", count(*) FROM rows GROUP BY 1", part_), [&](const table::Chunk& chunk) {
+    for (std::size_t i = 0; i < chunk.rows(); ++i)
+      problem_.rows[static_cast<std::size_t>(chunk.integer(0, i))] = static_cast<std::size_t>(chunk.integer(1, i));
+    return true;
+  });
   constexpr const char* kNames[] = {"to learn from", "to decide when to stop", "to test on"};
   for (std::size_t i = 0; i < 3; ++i)
     if (problem_.rows[i] == 0) refuse("split", fmt::format("leaves no rows {} ({})", kNames[i], problem_.split));
   if (problem_.objective == Objective::regression || problem_.objective == Objective::ranking) return;
-  const auto classes = count(room_, fmt::format("SELECT count(DISTINCT {}) FROM rows WHERE {} = 0", label_, part_));
+  const auto classes = count(fmt::format("SELECT count(DISTINCT {}) FROM rows WHERE {} = 0", label_, part_));
   if (classes < static_cast<std::int64_t>(problem_.classes.size()))
     refuse("split", fmt::format("of {} classes of '{}' only {} are among the rows to learn from ({})",
                                 problem_.classes.size(), training.label, classes, problem_.split));
@@ -417,7 +429,7 @@ graph::Transform Rows::fit(const std::vector<graph::Feature>& features, const Pr
     if (progress) progress(static_cast<double>(seen) / static_cast<double>(problem_.rows[0]));
     return true;
   };
-  readable([&] { room_.query(select(problem_.columns, part_ + " AS \"%part\""), {}, add); });
+  readable([&] { query(select(problem_.columns, part_ + " AS \"%part\""), add); });
   return fitter.finish();
 }
 
@@ -435,7 +447,7 @@ Rows::Parts Rows::pack(const graph::Transform& transform, sys::Files& scratch, c
   std::size_t seen = 0;
   const auto sql = select(problem_.columns, fmt::format("{} AS label, {} AS weight, {} AS \"%group\", {} AS \"%part\"",
                                                         label_, weight_, group_, part_)) +
-                   (problem_.objective == Objective::ranking ? " ORDER BY \"%group\"" : "");
+                   in_order();
   const auto add = [&](const table::Chunk& chunk) {
     for (std::int64_t p = 0; p < 3; ++p) {
       const auto rows = rows_where(chunk, n + 3, p);
@@ -446,11 +458,11 @@ Rows::Parts Rows::pack(const graph::Transform& transform, sys::Files& scratch, c
       transform.apply(raw, block.numbers, ids);
       std::copy(raw.pixels.begin(), raw.pixels.end(), block.pixels.begin());
       std::copy(ids.begin(), ids.end(), block.ids.begin());
-      const auto labels = chunk.as<float>(n), weights = chunk.as<float>(n + 1), groups = chunk.as<float>(n + 2);
+      const auto labels = chunk.as<float>(n), weights = chunk.as<float>(n + 1);
       for (std::size_t i = 0; i < rows.size(); ++i) {
         block.labels[i] = labels[rows[i]];
         block.weights[i] = weights[rows[i]];
-        block.groups[i] = groups[rows[i]];
+        block.groups[i] = group_word(chunk.integer(n + 2, rows[i]));
       }
       (p == 0 ? parts.train : p == 1 ? parts.valid : parts.test)->append(block);
     }
@@ -458,7 +470,7 @@ Rows::Parts Rows::pack(const graph::Transform& transform, sys::Files& scratch, c
     if (progress) progress(static_cast<double>(seen) / all);
     return true;
   };
-  readable([&] { room_.query(sql, {}, add); });
+  readable([&] { query(sql, add); });
   return parts;
 }
 
@@ -466,9 +478,8 @@ void Rows::each_batch(Part part, std::size_t first, std::size_t count, const Eac
   const auto columns = Columns(problem_.columns).subspan(first, count);
   Reading reading(columns, problem_.image);
   const auto n = columns.size() + (problem_.image ? 1 : 0);
-  const auto sql = select(columns, fmt::format("{} AS \"%group\", {} AS \"%part\"", group_, part_)) +
-                   (problem_.objective == Objective::ranking ? " ORDER BY \"%group\"" : "");
-  room_.query(sql, {}, [&](const table::Chunk& chunk) {
+  const auto sql = select(columns, fmt::format("{} AS \"%group\", {} AS \"%part\"", group_, part_)) + in_order();
+  query(sql, [&](const table::Chunk& chunk) {
     const auto rows = rows_where(chunk, n + 1, static_cast<std::int64_t>(part));
     return rows.empty() || each(reading.batch(chunk, rows));
   });
@@ -476,14 +487,13 @@ void Rows::each_batch(Part part, std::size_t first, std::size_t count, const Eac
 
 std::vector<std::string> Rows::values(Part part, const std::string& column) {
   std::vector<std::string> out;
-  room_.query(fmt::format("SELECT coalesce(CAST({} AS VARCHAR), '') FROM (SELECT *, {} AS \"%group\", {} AS \"%part\" "
-                          "FROM rows) WHERE \"%part\" = {}{}",
-                          identifier(column), group_, part_, static_cast<int>(part),
-                          problem_.objective == Objective::ranking ? " ORDER BY \"%group\"" : ""),
-              {}, [&](const table::Chunk& chunk) {
-                for (std::size_t i = 0; i < chunk.rows(); ++i) out.emplace_back(chunk.text(0, i));
-                return true;
-              });
+  query(fmt::format("SELECT coalesce(CAST({} AS VARCHAR), '') FROM (SELECT *, {} AS \"%group\", {} AS \"%part\" "
+                    "FROM rows) WHERE \"%part\" = {}{}",
+                    identifier(column), group_, part_, static_cast<int>(part), in_order()),
+        [&](const table::Chunk& chunk) {
+          for (std::size_t i = 0; i < chunk.rows(); ++i) out.emplace_back(chunk.text(0, i));
+          return true;
+        });
   return out;
 }
 

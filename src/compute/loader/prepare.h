@@ -45,8 +45,10 @@ enum class Part { train, valid, test };
 // Everything wrong with the data is said by the constructor, invalid, with what to do; other errors are the room's.
 class Rows {
  public:
-  // Requires: `room` has a view called "rows" that keeps its order and whose rows have their number (open_rows).
-  Rows(table::Workspace& room, const recipe::Training& training);
+  // Called now and then while rows are read, by whatever reads them; what it throws is thrown on.
+  using Look = std::function<void()>;
+  // Requires: `room` has a view called "rows" that keeps its order and whose rows have their place (open_rows).
+  Rows(table::Workspace& room, const recipe::Training& training, Look look = {});
 
   const Problem& problem() const { return problem_; }
 
@@ -74,6 +76,9 @@ class Rows {
 
  private:
   struct Reading;
+  void query(const std::string& sql, const std::function<bool(const table::Chunk&)>& each) const;
+  std::int64_t count(const std::string& sql) const;
+  std::string in_order() const;
   void look_at_label(const recipe::Training& training, const table::Schema& schema);
   void balance(std::int64_t rows);
   void choose_columns(const recipe::Training& training, const table::Schema& schema);
@@ -85,6 +90,7 @@ class Rows {
   std::size_t selected() const { return problem_.columns.size() + (problem_.image ? 1 : 0); }  // columns before `more`
 
   table::Workspace& room_;
+  const Look look_;
   Problem problem_;
   std::string label_, weight_, group_;  // SQL
   std::string part_;                    // SQL: 0, 1 or 2

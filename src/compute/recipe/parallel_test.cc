@@ -85,5 +85,25 @@ TEST(Parallel, WhatDoesNotIsRefusedWithItsPlace) {
   for (const auto& one : cases) EXPECT_EQ(faults_of(one.set), one.places);
 }
 
+TEST(Objective, WhatItCannotHeedIsRefused) {
+  const auto alone = [](auto set) { return faults_of([&](Training& t) { t.resources.tasks = 1, set(t); }); };
+  const auto ranking = [&](auto set) {
+    return alone([&](Training& t) { t.objective = "ranking", t.group = "query", set(t); });
+  };
+  EXPECT_EQ(ranking([](Training&) {}), Places{});
+  EXPECT_EQ(ranking([](Training& t) { t.weight = "counts", t.balance = true; }),
+            (Places{"spec.weight", "spec.balance"}));
+  EXPECT_EQ(alone([](Training& t) { t.objective = "ranking"; }), Places{"spec.group"});
+  const std::pair<const char*, const char*> wrong[] = {
+      {"binary", "rmse"}, {"multiclass", "auc"}, {"regression", "logloss"}, {"ranking", "auc"}};
+  for (const auto& [objective, metric] : wrong)
+    EXPECT_EQ(alone([&](Training& t) { t.objective = objective, t.group = "g", t.metric = metric; }),
+              Places{"spec.metric"})
+        << objective;
+  EXPECT_EQ(alone([](Training& t) { t.metric = "rmse"; }), Places{}) << "the label tells";
+  EXPECT_EQ(alone([](Training& t) { t.objective = "multiclass", t.metric = "accuracy"; }), Places{});
+  EXPECT_EQ(alone([](Training& t) { t.trees.monotone = {{"x", 1}}; }), Places{"spec.trees.monotone"}) << "a network";
+}
+
 }  // namespace
 }  // namespace falaj::recipe

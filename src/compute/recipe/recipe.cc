@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <span>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace falaj::recipe {
 namespace {
@@ -185,6 +187,30 @@ void check_parallel(const Training& training, Faults& faults) {
     faults.push_back({"spec.parallel.mode", "is for networks; xgboost uses all processors of one task"});
 }
 
+std::span<const std::string_view> metrics_of(std::string_view objective) {
+  static constexpr std::string_view kBinary[] = {"auc", "logloss", "accuracy"}, kMany[] = {"logloss", "accuracy"},
+                                    kRegression[] = {"rmse", "mae"}, kRanking[] = {"ndcg"};
+  if (objective == "binary") return kBinary;
+  if (objective == "multiclass") return kMany;
+  if (objective == "regression") return kRegression;
+  return kRanking;
+}
+
+// Rows of a ranking count by their groups, and those all alike.
+void check_objective(const Training& training, Faults& faults) {
+  const auto& objective = training.objective;
+  if (const auto fault = fault_of_metric(training.metric, objective); objective != "auto" && !fault.empty())
+    faults.push_back({"spec.metric", fault});
+  if (!training.trees.monotone.empty() && training.model == "network")
+    faults.push_back({"spec.trees.monotone", "is kept by trees only, and model is network"});
+  if (objective != "ranking") return;
+  if (training.group.empty())
+    faults.push_back({"spec.group", "ranking needs a column whose equal values are ranked together"});
+  if (!training.weight.empty())
+    faults.push_back({"spec.weight", "does not go with objective: ranking, of which every group counts alike"});
+  if (training.balance) faults.push_back({"spec.balance", "does not go with objective: ranking, which has no classes"});
+}
+
 void check_gpus(const Training& training, Faults& faults) {
   const auto gpus = training.resources.gpus;
   if (gpus == 0) {
@@ -216,12 +242,19 @@ std::optional<std::int64_t> batch_size(const Network& network) {
   return rows;
 }
 
+std::string fault_of_metric(std::string_view metric, std::string_view objective) {
+  const auto metrics = metrics_of(objective);
+  if (metric.empty() || std::find(metrics.begin(), metrics.end(), metric) != metrics.end()) return "";
+  return fmt::format("{} says nothing of {}; there are {}", metric, objective, fmt::join(metrics, ", "));
+}
+
 void check(const Training& training, Faults& faults) {
   check_data(training, faults);
   check_split(training.split, faults);
   check_columns(training, faults);
   check_network(training, faults);
   check_parallel(training, faults);
+  check_objective(training, faults);
   check_gpus(training, faults);
   if (std::find(training.features.begin(), training.features.end(), training.label) != training.features.end())
     faults.push_back({"spec.features", fmt::format("'{}' is the label", training.label)});

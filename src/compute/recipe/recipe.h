@@ -78,6 +78,8 @@ struct Resources {
   std::string queue = "default", priority_class, executor;
   std::int64_t time_limit_us = 0;
   bool preemptible = true;
+  std::int64_t grace_us = 30'000'000, disk_bytes = 0;
+  std::optional<std::int64_t> retries;  // absent: 3, of several tasks 10
 };
 
 struct Training {
@@ -108,6 +110,9 @@ struct Training {
   Register registered;
   Resources resources;
 };
+
+// What is wrong with deciding by this metric; "" = nothing.
+std::string fault_of_metric(std::string_view metric, std::string_view objective);
 
 // What no single field can tell. Paths begin with "spec".
 void check(const Training& training, Faults& faults);
@@ -231,7 +236,17 @@ struct Shape<recipe::Resources> {
         field("timeLimit", &T::time_limit_us, "It is stopped then; 0 = never.")
             .duration()
             .range(0, std::int64_t{366} * 86'400 * 1'000'000),
-        field("preemptible", &T::preemptible, "Whether more urgent work may stop it; it goes on from its checkpoint.")};
+        field("preemptible", &T::preemptible, "Whether more urgent work may stop it; it goes on from its checkpoint."),
+        field("grace", &T::grace_us, "Time to save what was learned when it is stopped.")
+            .duration()
+            .range(0, std::int64_t{86'400} * 1'000'000),
+        field("disk", &T::disk_bytes, "What each task may write into its work directory; 0 = not limited.")
+            .bytes()
+            .range(0, std::int64_t{1} << 50),
+        field("retries", &T::retries,
+              "How often it is started again when it ends badly, but for what the recipe or the data are to blame for; "
+              "3, of several tasks 10.")
+            .range(0, 1000)};
   }
 };
 template <>

@@ -2,7 +2,6 @@
 #include "compute/train/export.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
@@ -95,71 +94,38 @@ Bytes export_model(const Problem& problem, const graph::Transform& transform, Mo
   return graph::serialise(graph);
 }
 
-namespace {
-
-// Runs a model on raw test rows, batch by batch: each(values, rows) goes on while it says so.
-template <class Each>
-void each_answer(const infer::Session& session, Rows& rows, Each each) {
-  const auto& problem = rows.problem();
-  const std::vector<std::string> wanted = {"prediction"};
-  rows.each_batch(Part::test, [&](const Rows::Raw& batch) {
-    std::vector<infer::NamedTensor> inputs;
-    for (const auto& port : session.inputs()) {  // columns that no feature uses are no inputs
-      if (problem.image) {
-        const auto& image = *problem.image;
-        const graph::Sizes sizes{whole(batch.rows), whole(image.height), whole(image.width), whole(image.channels)};
-        inputs.push_back({port.name, Tensor::of<std::uint8_t>(sizes, batch.pixels)});
-        break;
-      }
-      const auto column = std::find_if(problem.columns.begin(), problem.columns.end(),
-                                       [&](const auto& c) { return c.name == port.name; });
-      if (column == problem.columns.end())
-        throw Error(Code::invalid, fmt::format("the model wants an input '{}', which the rows do not have", port.name));
-      const auto at = static_cast<std::size_t>(column - problem.columns.begin());
-      inputs.push_back({port.name, tensor_of(batch.columns[at], port.element, batch.rows)});
+std::vector<float> answer_of(const infer::Session& session, const Problem& problem, const Rows::Raw& batch) {
+  static const std::vector<std::string> kWanted = {"prediction"};
+  std::vector<infer::NamedTensor> inputs;
+  for (const auto& port : session.inputs()) {  // columns that no feature uses are no inputs
+    if (problem.image) {
+      const auto& image = *problem.image;
+      const graph::Sizes sizes{whole(batch.rows), whole(image.height), whole(image.width), whole(image.channels)};
+      inputs.push_back({port.name, Tensor::of<std::uint8_t>(sizes, batch.pixels)});
+      break;
     }
-    const auto answer = session.run(inputs, wanted);
-    const auto values = answer.at(0).tensor.values<float>();
-    if (values.size() != batch.rows * problem.outputs())
-      throw Error(Code::invalid, fmt::format("the model says {} numbers of {} rows", values.size(), batch.rows));
-    return each(values, batch.rows);
-  });
+    const auto column = std::find_if(problem.columns.begin(), problem.columns.end(),
+                                     [&](const auto& c) { return c.name == port.name; });
+    if (column == problem.columns.end())
+      throw Error(Code::invalid, fmt::format("the model wants an input '{}', which the rows do not have", port.name));
+    const auto at = static_cast<std::size_t>(column - problem.columns.begin());
+    inputs.push_back({port.name, tensor_of(batch.columns[at], port.element, batch.rows)});
+  }
+  const auto answer = session.run(inputs, kWanted);
+  const auto values = answer.at(0).tensor.values<float>();
+  if (values.size() != batch.rows * problem.outputs())
+    throw Error(Code::invalid, fmt::format("the model says {} numbers of {} rows", values.size(), batch.rows));
+  return {values.begin(), values.end()};
 }
-
-}  // namespace
 
 std::vector<float> predictions_of(const infer::Session& session, Rows& rows) {
   std::vector<float> out;
-  each_answer(session, rows, [&](const auto& values, std::size_t) {
-    out.insert(out.end(), values.begin(), values.end());
+  rows.each_batch(Part::test, [&](const Rows::Raw& batch) {
+    const auto answer = answer_of(session, rows.problem(), batch);
+    out.insert(out.end(), answer.begin(), answer.end());
     return true;
   });
   return out;
-}
-
-Parity check_parity(const infer::Session& session, Rows& rows, std::span<const float> predictions, double tolerance,
-                    std::size_t rows_max) {
-  const std::size_t outputs = rows.problem().outputs();
-  Parity parity;
-  double sum = 0;
-  each_answer(session, rows, [&](const auto& values, std::size_t of_batch) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const double trained = predictions[parity.rows * outputs + i];
-      const double off = std::abs(values[i] - trained) / std::max(1.0, std::abs(trained));
-      if (!(off <= tolerance))
-        throw Error(
-            Code::invalid,
-            fmt::format("the exported model says {} for held-out row {} and the trained one {}: further apart than "
-                        "register.tolerance, {}; nothing was registered",
-                        values[i], parity.rows + i / outputs, trained, tolerance));
-      parity.largest = std::max(parity.largest, off);
-      sum += off;
-    }
-    parity.rows += of_batch;
-    return parity.rows < rows_max;
-  });
-  parity.mean = sum / static_cast<double>(std::max<std::size_t>(1, parity.rows * outputs));
-  return parity;
 }
 
 std::string mlmodel_text(const Problem& problem, const graph::Transform& transform, const std::string& run_id) {

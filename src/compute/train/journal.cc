@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <fstream>
 
 #include <fmt/format.h>
 
@@ -27,8 +28,27 @@ std::string left_text(double seconds) {
 
 Journal::Journal(const std::string& metrics_file, const sys::Clock& clock) : clock_(clock), terminal_(isatty(1) != 0) {
   if (metrics_file.empty()) return;
+  read(metrics_file);
   file_ = std::fopen(metrics_file.c_str(), "ae");
   if (!file_) throw Error(Code::unavailable, fmt::format("cannot append to '{}'", metrics_file));
+  if (half_a_line_) append_text("\n");
+}
+
+// What an earlier attempt told.
+void Journal::read(const std::string& metrics_file) {
+  std::ifstream in(metrics_file);
+  for (std::string line; std::getline(in, line);) {
+    half_a_line_ = in.eof();
+    try {
+      const auto value = parse_json(line);
+      const auto* of = value.is_object() ? value.get_object().if_contains("metrics") : nullptr;
+      const auto* step = of && of->is_object() ? value.get_object().if_contains("step") : nullptr;
+      if (!step || !step->is_int64() || of->get_object().empty()) continue;
+      auto& last = told_[std::string(of->get_object().begin()->key())];
+      last = std::max(last, static_cast<std::size_t>(step->get_int64()));
+    } catch (const Error&) {  // half a line
+    }
+  }
 }
 
 Journal::~Journal() {
@@ -45,8 +65,10 @@ void Journal::say(std::string_view line) {
 
 void Journal::append(const json::object& line) {
   if (!file_) return;
-  // A line at once, or a reader could see half of one.
-  const auto text = json::serialize(line) + "\n";
+  append_text(json::serialize(line) + "\n");  // at once, or a reader could see half of it
+}
+
+void Journal::append_text(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0)
     throw Error(Code::exhausted, "metrics cannot be written: is the disk full?");
 }
@@ -58,6 +80,13 @@ void Journal::metrics(std::size_t step, const std::vector<std::pair<std::string,
   for (const auto& [name, value] : values)
     if (std::isfinite(value)) of[name] = value;
   append({{"step", step}, {"time_ms", clock_.wall().count() / 1000}, {"metrics", std::move(of)}});
+}
+
+void Journal::step(std::size_t step, const std::vector<std::pair<std::string, double>>& values) {
+  if (const auto found = told_.find(values.empty() ? "" : values[0].first);
+      found != told_.end() && step <= found->second)
+    return;
+  metrics(step, values);
 }
 
 void Journal::begin(std::string_view what) {

@@ -28,12 +28,15 @@ using loader::Problem;
 using loader::RowBlock;
 using loader::Rows;
 
+using Look = Rows::Look;
+
 // A model that has learned. One thread at a time.
 class Model {
  public:
   virtual ~Model() = default;
-  // Problem::outputs() numbers a row: a probability of class 1, of each class, or the value itself.
-  virtual std::vector<float> predict(const Packed& rows) = 0;
+  // Problem::outputs() numbers a row: a probability of class 1, of each class, or the value itself. Calls `look` now
+  // and then; what that throws is thrown on.
+  virtual std::vector<float> predict(const Packed& rows, const Look& look = {}) = 0;
   // Adds what makes predictions of a transform's outputs, and returns their name: [rows, outputs] tensor(float).
   virtual std::string emit(graph::Graph& graph, const graph::Transform::Emitted& inputs) = 0;
   struct Importance {
@@ -60,6 +63,8 @@ struct Surroundings {
   Gang* gang = nullptr;  // null: alone
   Profile* profile = nullptr;
   std::int64_t memory_bytes = std::int64_t{4} << 30;
+  Look look = {};  // called now and then between steps; throws Stopped when somebody wants the place
+  std::function<bool()> time_is_up = [] { return false; };  // the best so far is enough
 
   void enter(std::string_view phase) const {
     if (profile) profile->enter(phase);
@@ -69,9 +74,10 @@ struct Surroundings {
 // Thrown when must_stop() was obeyed: what was learned is in the checkpoint.
 struct Stopped {};
 
-// What boosting keeps in memory of each row, however many columns it has.
-inline constexpr std::int64_t kTreeRowBytes = 32;
-bool trees_fit(const Problem& problem, std::int64_t memory_bytes);
+// What boosting keeps in memory of each row, for each of its outputs, and of each value; `features`: values of a row.
+inline constexpr std::int64_t kTreeRowBytes = 32, kTreeValueBytes = 2;
+std::int64_t tree_bytes(const Problem& problem, std::size_t features);
+bool trees_fit(const Problem& problem, std::size_t features, std::int64_t memory_bytes);
 
 // Throws invalid when there is no such device as the recipe asks for: what was given a GPU is not to run slowly
 // without.

@@ -117,10 +117,12 @@ class NetworkTraining {
     saved_ = around_.clock.now();
     const auto epochs = static_cast<std::size_t>(network_.epochs);
     while (epoch_ < epochs &&
-           !(training_.patience > 0 && epoch_ > best_epoch_ + static_cast<std::size_t>(training_.patience))) {
+           !(training_.patience > 0 && epoch_ > best_epoch_ + static_cast<std::size_t>(training_.patience)) &&
+           !(best_epoch_ > 0 && around_.time_is_up())) {
       run_epoch(epochs);
       evaluate(epochs);
     }
+    if (!around_.gang) save();  // what follows may be stopped, too
     writer_.finish();
     if (around_.gang) around_.gang->leave();
     torch::NoGradGuard no_gradient;
@@ -324,8 +326,6 @@ class NetworkTraining {
   }
 
   void evaluate(std::size_t epochs) {
-    ++epoch_;
-    step_ = 0;
     if (learner_) learner_->collect();
     std::vector<float> labels, groups;
     RowBlock block;
@@ -337,6 +337,8 @@ class NetworkTraining {
       groups.insert(groups.end(), block.groups.begin(), block.groups.end());
     }
     const auto predicted = predict(rows);
+    ++epoch_;
+    step_ = 0;
     const auto all = scores(problem_.objective, predicted, labels, problem_.outputs(), groups);
     auto decides = std::find_if(all.begin(), all.end(), [&](const auto& s) { return s.name == training_.metric; });
     if (decides == all.end()) decides = all.begin();
@@ -361,7 +363,15 @@ class NetworkTraining {
 
   // Ranks predict a part each, and all have all of it: what follows from it they then do alike.
   std::vector<float> predict(const Packed& rows) {
-    if (!around_.gang) return predict_rows(plan_, weights_, rows, 0, rows.rows(), problem_.objective);
+    if (!around_.gang) {
+      try {
+        return predict_rows(plan_, weights_, rows, 0, rows.rows(), problem_.objective, around_.look);
+      } catch (const Stopped&) {  // the epoch's steps are made; it is evaluated again
+        save();
+        writer_.finish();
+        throw;
+      }
+    }
     const auto place = [&](std::size_t rank) { return rank * rows.rows() / around_.gang->ranks(); };
     const auto first = place(around_.gang->rank()), last = place(around_.gang->rank() + 1);
     const auto mine = predict_rows(plan_, weights_, rows, first, last, problem_.objective);

@@ -22,8 +22,8 @@ class NetworkModel final : public Model {
     for (std::size_t i = 0; i < values_.size(); ++i)
       std::memcpy(weights_[i].data_ptr<float>(), values_[i].data(), values_[i].size() * sizeof(float));
   }
-  std::vector<float> predict(const Packed& rows) override {
-    return predict_rows(plan_, weights_, rows, 0, rows.rows(), objective_);
+  std::vector<float> predict(const Packed& rows, const Look& look) override {
+    return predict_rows(plan_, weights_, rows, 0, rows.rows(), objective_, look);
   }
 
   std::string emit(graph::Graph& graph, const graph::Transform::Emitted& inputs) override {
@@ -43,12 +43,13 @@ class NetworkModel final : public Model {
 }  // namespace
 
 std::vector<float> predict_rows(const Plan& plan, const Weights& weights, const Packed& rows, std::size_t first,
-                                std::size_t last, Objective objective) {
+                                std::size_t last, Objective objective, const Look& look) {
   torch::NoGradGuard no_gradient;
   std::vector<float> out;
   RowBlock block;
   const auto at_once = rows_at_once(plan);
   for (; first < last; first += at_once) {
+    if (look) look();
     rows.read(first, std::min(at_once, last - first), block);
     const auto in = inputs_of(block, rows.layout(), weights.device());
     const auto predicted = linked(forward(plan, weights, in.numbers, in.ids, false), objective).cpu().contiguous();

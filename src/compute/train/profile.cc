@@ -45,6 +45,12 @@ void Profile::enter(std::string_view phase) {
   if (found == phases_.end()) phases_.push_back({phase});
 }
 
+void Profile::begin() {
+  enter(phases_[phase_].name);
+  for (auto& phase : phases_) phase.spent = phase.told = sys::Micros(0);
+  steps_ = steps_told_ = 0;
+}
+
 Profile::Means Profile::since_last() {
   enter(phases_[phase_].name);  // up to now
   Means out;

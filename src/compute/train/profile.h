@@ -21,6 +21,7 @@ class Profile {
 
   void enter(std::string_view phase);  // ends the one before. Requires: a literal
   void step() { ++steps_; }            // one more is done
+  void begin();                        // another model: what is told from here on is of it alone
 
   using Means = std::vector<std::pair<std::string, double>>;
   Means since_last();            // "forward_ms" and so on, per step since the last call; none without a step

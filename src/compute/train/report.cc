@@ -127,10 +127,8 @@ std::string report_html(const Problem& problem, const Result& result) {
   out += "<h2>On rows it never saw</h2><table>";
   for (const auto& one : result.scores)
     out += fmt::format("<tr><th>{}</th><td>{}</td></tr>", one.name, text_of(one.score));
-  out += fmt::format(
-      "</table><p><small>With 95 % intervals. The exported model was compared with the trained one on {} of "
-      "these rows: no prediction differs by more than {:.2g}.</small></p>",
-      result.parity.rows, result.parity.largest);
+  out += fmt::format("</table><p><small>With 95 % intervals. The exported model is {}.</small></p>",
+                     result.parity.sentence());
   for (const auto& note : result.notes) out += fmt::format("<p>{}</p>", escaped(note));
   if (problem.objective == Objective::binary) {
     out += plot("ROC", "false alarms", "found", roc_curve(result.predictions, result.labels), true, false);

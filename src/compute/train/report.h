@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "compute/train/export.h"
 #include "compute/train/model.h"
+#include "compute/train/parity.h"
 #include "compute/train/score.h"
 
 namespace falaj::train {
@@ -24,7 +24,7 @@ struct Result {
   std::vector<Slice> slices;       // by the deciding metric
   std::vector<Model::Importance> importance;
   Parity parity;
-  std::vector<float> predictions, labels;  // of the test rows
+  std::vector<float> predictions, labels, groups;  // of the test rows; groups of a ranking
 };
 
 // One HTML file with everything in it: no script, no picture, no font from elsewhere.

@@ -158,7 +158,11 @@ Score root_mean_squared_error(std::span<const float> predictions, std::span<cons
   return {std::sqrt(squared.value), std::sqrt(std::max(0.0, squared.low)), std::sqrt(squared.high)};
 }
 
-Score ndcg(std::span<const float> predictions, std::span<const float> labels, std::span<const float> groups) {
+namespace {
+
+// Of each group that has something to find.
+std::vector<double> each_ndcg(std::span<const float> predictions, std::span<const float> labels,
+                              std::span<const float> groups) {
   CHECK(groups.size() == labels.size(), "a group a row");
   std::vector<double> each;
   for (std::size_t begin = 0; begin < labels.size();) {
@@ -172,6 +176,13 @@ Score ndcg(std::span<const float> predictions, std::span<const float> labels, st
     if (ideal > 0) each.push_back(gain(labels, order) / ideal);
     begin = end;
   }
+  return each;
+}
+
+}  // namespace
+
+Score ndcg(std::span<const float> predictions, std::span<const float> labels, std::span<const float> groups) {
+  const auto each = each_ndcg(predictions, labels, groups);
   return mean_of(each.size(), [&](std::size_t i) { return each[i]; });
 }
 
@@ -236,7 +247,7 @@ std::vector<Named> scores(Objective objective, std::span<const float> prediction
 
 // The two models saw the same rows, so what makes a row hard for both cancels out.
 std::vector<Named> gains(Objective objective, std::span<const float> ours, std::span<const float> theirs,
-                         std::span<const float> labels, std::size_t classes) {
+                         std::span<const float> labels, std::size_t classes, std::span<const float> groups) {
   const auto losses = [&](std::size_t of) {
     return mean_of(labels.size(),
                    [&](std::size_t i) { return loss_of(theirs, labels, of, i) - loss_of(ours, labels, of, i); });
@@ -255,8 +266,10 @@ std::vector<Named> gains(Objective objective, std::span<const float> ours, std::
       return {{"mae", mean_of(labels.size(), [&](std::size_t i) {
                  return std::abs(double{theirs[i]} - labels[i]) - std::abs(double{ours[i]} - labels[i]);
                })}};
-    case Objective::ranking:
-      break;
+    case Objective::ranking: {
+      const auto mine = each_ndcg(ours, labels, groups), other = each_ndcg(theirs, labels, groups);
+      return {{"ndcg", mean_of(mine.size(), [&](std::size_t i) { return mine[i] - other[i]; })}};
+    }
   }
   return {};
 }

@@ -54,9 +54,9 @@ struct Named {
 std::vector<Named> scores(Objective objective, std::span<const float> predictions, std::span<const float> labels,
                           std::size_t classes, std::span<const float> groups = {});
 // How much better `ours` are than `theirs` on the same rows, positive where they are, with the interval of the
-// difference: much narrower than those of the two. None of a ranking.
+// difference: much narrower than those of the two.
 std::vector<Named> gains(Objective objective, std::span<const float> ours, std::span<const float> theirs,
-                         std::span<const float> labels, std::size_t classes);
+                         std::span<const float> labels, std::size_t classes, std::span<const float> groups = {});
 bool higher_is_better(std::string_view metric);
 
 }  // namespace falaj::train

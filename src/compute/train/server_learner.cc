@@ -32,6 +32,8 @@ Head head_of(std::span<const float> message) {
   std::memcpy(&head, message.data(), sizeof head);
   return head;
 }
+// What its sums are to be divided by: rows that weigh nothing say nothing.
+double weight_of(const Head& head) { return std::max<double>(head.weight, kWeightMin); }
 void set_head(std::span<float> message, const Head& head) { std::memcpy(message.data(), &head, sizeof head); }
 
 // The last ranks are servers: each has a part of the weights and their moments, and makes the steps. The others learn:
@@ -88,8 +90,8 @@ class ServerLearner final : public Learner {
     head.step = step.number;
     around.enter("communication");
     const auto answer = exchange(head);
-    if (synchronous_) return {answer.loss / answer.weight, {answer.stop != 0, answer.save != 0}};
-    return {head.loss / head.weight, {answer.stop != 0, answer.save != 0}};
+    if (synchronous_) return {answer.loss / weight_of(answer), {answer.stop != 0, answer.save != 0}};
+    return {head.loss / weight_of(head), {answer.stop != 0, answer.save != 0}};
   }
 
   void pause() override {
@@ -208,8 +210,8 @@ class ServerLearner final : public Learner {
   }
 
   void step_of(std::size_t worker, const Head& head) {
-    const auto gradient = gradient_of(waiting_[worker]) / head.weight;
-    step(gradient, head.rate / static_cast<double>(workers_), std::sqrt(head.square) / head.weight);
+    const auto gradient = gradient_of(waiting_[worker]) / weight_of(head);
+    step(gradient, head.rate / static_cast<double>(workers_), std::sqrt(head.square) / weight_of(head));
   }
 
   // In the order of ranks, whoever was first: equal sums every time.
@@ -225,7 +227,7 @@ class ServerLearner final : public Learner {
       all.rate = head.rate;
       sum = sum.defined() ? sum.add_(gradient_of(one)) : gradient_of(one).clone();
     }
-    sum.div_(all.weight);
+    sum.div_(weight_of(all));
     step(sum, all.rate, network_.clip > 0 ? norm_of_all(sum) : 0);
     all.stop = wish.stop;
     all.save = wish.save;

@@ -325,7 +325,8 @@ Tensor loss_of(const Tensor& out, const Inputs& rows, Objective objective, doubl
     each = torch::mse_loss(out.squeeze(1), rows.labels, at::Reduction::None) / (deviation * deviation);
   }
   const auto sum = (each * rows.weights).sum();
-  return weight ? sum / *weight : sum / rows.weights.sum();
+  if (weight) return sum / std::max(*weight, kWeightMin);
+  return sum / rows.weights.sum().clamp_min(kWeightMin);
 }
 
 Tensor scaled(const Tensor& loss, std::int64_t accumulate, const LossScale& scale) {

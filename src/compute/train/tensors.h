@@ -78,6 +78,8 @@ Tensor linked(const Tensor& out, Objective objective);  // predictions of what f
 // Mean over the rows by their weights, or of a ranking over the groups, which are runs of equal numbers; `deviation`:
 // of the label of a regression. With `weight`, that of all rows of a step of which these are some, it is their share of
 // the mean.
+// Rows that all weigh nothing have a loss of 0 and no gradient.
+inline constexpr double kWeightMin = 1e-30;  // what a mean is divided by at least
 Tensor loss_of(const Tensor& out, const Inputs& rows, Objective objective, double deviation,
                std::optional<double> weight = {});
 

@@ -57,7 +57,7 @@ class GangTraining : public ::testing::Test {
     training_.checkpoints.every_us = 0;  // after every step
   }
 
-  void write_rows(std::size_t rows) {
+  void write_rows(std::size_t rows, const std::string& counts = "1 + i % 3") {
     const auto scratch = sys::open_files(directory_ / "making");
     table::Workspace room({}, *scratch);
     const auto made = sys::open_files(directory_ / "rows");
@@ -66,9 +66,9 @@ class GangTraining : public ::testing::Test {
     room.run("SELECT setseed(0.5)");
     room.run(
         fmt::format("COPY (SELECT x, category, counts, random() < 1 / (1 + exp(-2 * x)) AS late FROM (SELECT "
-                    "random() * 4 - 2 AS x, chr(97 + CAST(floor(random() * 4) AS INTEGER)) AS category, 1 + i % 3 "
-                    "AS counts FROM range({}) t(i))) TO 'out' (FORMAT parquet)",
-                    rows));
+                    "random() * 4 - 2 AS x, chr(97 + CAST(floor(random() * 4) AS INTEGER)) AS category, {1} "
+                    "AS counts FROM range({0}) t(i))) TO 'out' (FORMAT parquet)",
+                    rows, counts));
     file->commit("rows.parquet", sys::NewFile::Durable::at_sync, sys::NewFile::Existing::replace);
   }
 

@@ -17,18 +17,23 @@
 #include "compute/train/export.h"
 #include "compute/train/journal.h"
 #include "compute/train/model.h"
+#include "compute/train/parity.h"
 #include "compute/train/profile.h"
 #include "compute/train/reference.h"
 #include "compute/train/report.h"
 #include "compute/train/system_metrics.h"
 #include "foundation/base/error.h"
 #include "foundation/base/json.h"
+#include "foundation/base/text.h"
 #include "foundation/sys/files.h"
 
 namespace falaj::train {
 namespace {
 
 constexpr std::size_t kParityRows = 10'000, kSlicesMax = 50, kSliceRowsMin = 100;
+// Beside the checkpoints: how much of the budget is used up, in microseconds; written now and then.
+constexpr char kSpent[] = "budget-spent";
+constexpr sys::Micros kSpentEvery = std::chrono::seconds(5);
 
 // One way to learn the problem.
 struct Candidate {
@@ -40,9 +45,14 @@ std::vector<Candidate> candidates_of(const recipe::Training& training, const Pro
                                      std::int64_t memory_bytes, bool gang) {
   const Candidate trees{"xgboost", graph::For::trees}, network{"network", graph::For::network};
   if (training.model == "xgboost") return {trees};
-  if (training.model == "network" || problem.image || gang || training.resources.gpus > 0 ||
-      !trees_fit(problem, memory_bytes))
-    return {network};
+  if (training.model == "network") return {network};
+  const bool trees_can = !problem.image && !gang && training.resources.gpus == 0 &&
+                         trees_fit(problem, features_of(training, problem, graph::For::trees).size(), memory_bytes);
+  if (!training.trees.monotone.empty()) {  // a network promises nothing of the kind
+    if (trees_can) return {trees};
+    throw Error(Code::invalid, "trees.monotone: is kept by trees only, which cannot learn this; see model");
+  }
+  if (!trees_can) return {network};
   return {trees, network};  // trees first: on tables they are hard to beat, and quick
 }
 
@@ -54,24 +64,19 @@ std::string metric_word(std::string_view text) {
   return out.empty() ? "_" : out;
 }
 
-std::vector<float> labels_of(const Packed& rows) {
+// One number of each row.
+std::vector<float> all_of(const Packed& rows, std::vector<float> RowBlock::*which) {
   std::vector<float> out;
   RowBlock block;
   const auto at_once = rows.rows_at_once(65'536);
   for (std::size_t first = 0; first < rows.rows(); first += at_once) {
     rows.read(first, std::min(at_once, rows.rows() - first), block);
-    out.insert(out.end(), block.labels.begin(), block.labels.end());
+    out.insert(out.end(), (block.*which).begin(), (block.*which).end());
   }
   return out;
 }
 
-std::vector<float> groups_of(const Packed& rows) {
-  std::vector<float> out;
-  RowBlock block;
-  rows.read(0, rows.rows(), block);
-  out = block.groups;
-  return out;
-}
+std::vector<float> labels_of(const Packed& rows) { return all_of(rows, &RowBlock::labels); }
 
 class Trainer {
  public:
@@ -98,29 +103,69 @@ class Trainer {
     check_device(training_);
     profile_.enter("look at rows");
     loader::open_rows(room_, places_.rows);
-    Rows rows(room_, training_);
+    Rows rows(room_, training_, options_.look);
     describe(rows.problem());
-    std::optional<Trained> best;
-    for (const auto& candidate : candidates_of(training_, rows.problem(), options_.memory_bytes, gang_ != nullptr)) {
-      if (best && clock_.now() - began_ > sys::Micros(training_.budget_us)) {
-        notes_.push_back(fmt::format("{} was not tried: the budget was used up.", candidate.kind));
-        continue;
-      }
-      auto trained = learn(rows, candidate);
-      if (best) note_choice(*best, trained);
-      if (!best || better(trained, *best)) best = std::move(trained);
+    const auto candidates = candidates_of(training_, rows.problem(), options_.memory_bytes, gang_ != nullptr);
+    if (candidates.size() == 1) {
+      tell_recipe(candidates[0]);
+      auto only = learn(rows, candidates[0]);
+      if (first_rank()) finish(rows, only);
+      return;
     }
-    if (first_rank()) finish(rows, *best);
+    auto best = best_of(rows, candidates);
+    tell_recipe(best.candidate);
+    finish(rows, best);
   }
 
  private:
   struct Trained {
     Candidate candidate{};
     graph::Transform transform;
-    std::unique_ptr<Packed> test;
+    std::unique_ptr<Packed> valid, test;
     std::unique_ptr<Model> model;
-    Named decides;  // on the rows to stop by
+    Named decides;        // on the rows to stop by
+    std::string where{};  // its time went
   };
+
+  // Each may use its share of the budget, and what those before it left. What earlier attempts took of it is known.
+  Trained best_of(Rows& rows, const std::vector<Candidate>& candidates) {
+    if (checkpoint_files_->stat(kSpent))
+      before_ = sys::Micros(parse_int(as_text(checkpoint_files_->read_all(kSpent, 64))).value_or(0));
+    std::optional<Trained> best;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      const sys::Micros until(training_.budget_us / static_cast<std::int64_t>(candidates.size()) *
+                              static_cast<std::int64_t>(i + 1));
+      if (best && spent() >= sys::Micros(training_.budget_us)) {
+        notes_.push_back(fmt::format("{} was not tried: the budget was used up.", candidates[i].kind));
+        continue;
+      }
+      auto trained = learn(rows, candidates[i], until);
+      keep_spent();
+      if (best) note_choice(*best, trained);
+      if (!best || better(trained, *best)) best = std::move(trained);
+    }
+    return std::move(*best);
+  }
+
+  sys::Micros spent() const { return before_ + (clock_.now() - began_); }
+  void keep_spent() {
+    checkpoint_files_->write_all(kSpent, as_bytes(std::to_string(spent().count())));
+    spent_kept_ = clock_.now();
+  }
+
+  // What the model that is learned was told, so that runs can be told apart by it.
+  void tell_recipe(const Candidate& candidate) {
+    json::object params{{"patience", training_.patience}};
+    const auto add = [&](const std::string& prefix, const json::value& of) {
+      for (const auto& [key, value] : of.as_object())
+        params[prefix + "." + std::string(key)] =
+            value.is_double() ? json::value(fmt::format("{}", value.get_double())) : value;
+    };
+    if (candidate.what == graph::For::trees) add("trees", encode(training_.trees));
+    if (candidate.what == graph::For::network) add("network", encode(training_.network));
+    if (gang_) add("parallel", encode(training_.parallel));
+    journal_.parameters(params);
+  }
 
   void describe(const Problem& problem) {
     journal_.say(fmt::format("{} of {} from {}; split {}", name_of(problem.objective), training_.label,
@@ -178,15 +223,18 @@ class Trainer {
     return graph::Transform::decode(encoded);
   }
 
-  Trained learn(Rows& rows, const Candidate& candidate) {
+  // `until`: of the budget; none for the only one.
+  Trained learn(Rows& rows, const Candidate& candidate, std::optional<sys::Micros> until = {}) {
+    profile_.begin();
     Checkpoints checkpoints(*checkpoint_files_, fmt::format("{}-", candidate.kind),
                             static_cast<std::size_t>(training_.checkpoints.keep));
     const auto transform = transform_of(rows, candidate, checkpoints);
     profile_.enter("pack rows");
     journal_.begin("rows");
     auto parts = rows.pack(transform, *scratch_, [&](double done) { journal_.progress("rows", done, ""); });
-    Surroundings around{clock_,           checkpoints, {},        options_.must_stop,
-                        options_.threads, gang_,       &profile_, options_.memory_bytes};
+    Surroundings around{clock_,    checkpoints,           {},           options_.must_stop, options_.threads, gang_,
+                        &profile_, options_.memory_bytes, options_.look};
+    if (until) around.time_is_up = [this, until] { return spent() >= *until; };
     profile_.enter("prepare");
     if (gang_) gang_->meet();  // some read faster than others
     journal_.begin(candidate.kind);
@@ -198,21 +246,24 @@ class Trainer {
       auto all = told.metrics;
       all.insert(all.end(), told.aside.begin(), told.aside.end());
       for (auto& one : system_.sample()) all.push_back(std::move(one));
-      journal_.metrics(told.step, all);
+      journal_.step(told.step, all);
+      if (until && clock_.now() - spent_kept_ >= kSpentEvery) keep_spent();
       journal_.progress(candidate.kind, static_cast<double>(told.step) / static_cast<double>(told.steps), text);
     };
     auto model = candidate.what == graph::For::trees
                      ? train_trees(training_, rows.problem(), transform, parts, around)
                      : train_network(training_, rows.problem(), transform, parts, around);
     profile_.enter("evaluate");
-    if (!first_rank()) return {candidate, transform, nullptr, std::move(model), {}};
-    const auto all = scores(rows.problem().objective, model->predict(*parts.valid), labels_of(*parts.valid),
-                            rows.problem().outputs(), groups_if_ranked(rows.problem(), *parts.valid));
-    return {candidate, transform, std::move(parts.test), std::move(model), decide(all)};
+    if (!first_rank()) return {candidate, transform, nullptr, nullptr, std::move(model), {}};
+    const auto all =
+        scores(rows.problem().objective, model->predict(*parts.valid, options_.look), labels_of(*parts.valid),
+               rows.problem().outputs(), groups_if_ranked(rows.problem(), *parts.valid));
+    return {candidate,        transform,   std::move(parts.valid), std::move(parts.test),
+            std::move(model), decide(all), profile_.sentence()};
   }
 
   static std::vector<float> groups_if_ranked(const Problem& problem, const Packed& rows) {
-    return problem.objective == Objective::ranking ? groups_of(rows) : std::vector<float>{};
+    return problem.objective == Objective::ranking ? all_of(rows, &RowBlock::groups) : std::vector<float>{};
   }
 
   void finish(Rows& rows, Trained& best) {
@@ -220,10 +271,10 @@ class Trainer {
     Result result;
     result.name = places_.run_id.empty() ? training_.label : fmt::format("{} ({})", training_.label, places_.run_id);
     result.model = best.candidate.kind;
-    result.predictions = best.model->predict(*best.test);
+    result.predictions = best.model->predict(*best.test, options_.look);
     result.labels = labels_of(*best.test);
-    result.scores = scores(problem.objective, result.predictions, result.labels, problem.outputs(),
-                           groups_if_ranked(problem, *best.test));
+    result.groups = groups_if_ranked(problem, *best.test);
+    result.scores = scores(problem.objective, result.predictions, result.labels, problem.outputs(), result.groups);
     if (problem.objective == Objective::binary)
       result.scores.push_back({"calibration_error", calibration_error(result.predictions, result.labels)});
     Metrics told;
@@ -233,9 +284,9 @@ class Trainer {
       tell(told, "test_" + one.name, one.score);
     }
     result.importance = best.model->importance();
-    if (auto where = profile_.sentence(); !where.empty()) {
-      journal_.say(where);
-      notes_.push_back(std::move(where));
+    if (!best.where.empty()) {
+      journal_.say(best.where);
+      notes_.push_back(best.where);
     }
     result.notes = notes_;
     slice(rows, result, told);
@@ -245,12 +296,12 @@ class Trainer {
     const auto onnx = export_model(problem, best.transform, *best.model);
     const auto summary = graph::check(onnx);
     const auto session = infer::Session::open(infer::Runtime::load(places_.runtime), onnx);
-    result.parity = check_parity(session, rows, result.predictions, training_.registered.tolerance, kParityRows);
-    journal_.say(fmt::format("exported: {} nodes, {} bytes; on {} held-out rows at most {:.2g} from the trained model",
-                             summary.nodes, onnx.size(), result.parity.rows, result.parity.largest));
+    result.parity = parity_of(session, rows, best, result.predictions);
+    journal_.say(fmt::format("exported: {} nodes, {} bytes; {}", summary.nodes, onnx.size(), result.parity.sentence()));
     told.emplace_back("export_bytes", static_cast<double>(onnx.size()));
+    told.emplace_back("parity_rows", static_cast<double>(result.parity.rows));
     told.emplace_back("parity_largest", result.parity.largest);
-    told.emplace_back("seconds", std::chrono::duration<double>(clock_.now() - began_).count());
+    told.emplace_back("seconds", std::chrono::duration<double>(spent()).count());
     journal_.metrics(0, told);
     journal_.parameters({{"chosen", best.candidate.kind}});
 
@@ -261,6 +312,14 @@ class Trainer {
                         as_bytes(reference_text(rows, result.predictions, result.labels, training_.reference_rows)));
     outputs_->write_all("model/MLmodel", as_bytes(mlmodel_text(problem, best.transform, places_.run_id)));
     outputs_->write_all("model/model.onnx", onnx);
+  }
+
+  Parity parity_of(const infer::Session& session, Rows& rows, Trained& best, std::span<const float> test) {
+    ParityCheck check(session, rows, training_.registered.tolerance, kParityRows);
+    check.add(Part::test, test);
+    if (check.wants_more()) check.add(Part::valid, best.model->predict(*best.valid, options_.look));
+    if (check.wants_more()) check.add_made(best.transform, *best.model, *scratch_);
+    return check.result();
   }
 
   using Metrics = std::vector<std::pair<std::string, double>>;
@@ -280,9 +339,10 @@ class Trainer {
       const auto onnx = sys::read_files(places_.against)->read_all("model.onnx", graph::Limits{}.bytes);
       graph::check(onnx);
       const auto theirs = predictions_of(infer::Session::open(infer::Runtime::load(places_.runtime), onnx), rows);
-      for (const auto& one : scores(problem.objective, theirs, result.labels, problem.outputs()))
+      for (const auto& one : scores(problem.objective, theirs, result.labels, problem.outputs(), result.groups))
         tell(told, "test_against_" + one.name, one.score);
-      for (const auto& one : gains(problem.objective, result.predictions, theirs, result.labels, problem.outputs())) {
+      for (const auto& one :
+           gains(problem.objective, result.predictions, theirs, result.labels, problem.outputs(), result.groups)) {
         auto text = fmt::format("better than {} on the same rows by {} {:.4f} ({:.4f} to {:.4f})", training_.compare,
                                 one.name, one.score.value, one.score.low, one.score.high);
         journal_.say(text);
@@ -323,14 +383,14 @@ class Trainer {
                        [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
       if (frequent.size() > kSlicesMax) frequent.resize(kSlicesMax);
       for (const auto& [value, at] : frequent) {
-        std::vector<float> predictions, labels;
+        std::vector<float> predictions, labels, groups;  // of a ranking: what is left of each group
         for (const auto i : at) {
           predictions.insert(predictions.end(), result.predictions.begin() + static_cast<std::ptrdiff_t>(i * outputs),
                              result.predictions.begin() + static_cast<std::ptrdiff_t>((i + 1) * outputs));
           labels.push_back(result.labels[i]);
+          if (!result.groups.empty()) groups.push_back(result.groups[i]);
         }
-        const std::vector<float> together(labels.size(), 0);
-        const auto decided = decide(scores(problem.objective, predictions, labels, outputs, together));
+        const auto decided = decide(scores(problem.objective, predictions, labels, outputs, groups));
         tell_slice(told, fmt::format("{}/{}", metric_word(column), metric_word(value)), decided, predictions, labels,
                    problem.objective == Objective::binary);
         result.slices.push_back({column, value, at.size(), decided.score});
@@ -349,7 +409,7 @@ class Trainer {
   table::Workspace room_;
   Gang* const gang_;  // null: alone
   std::vector<std::string> notes_;
-  sys::Micros began_{0};
+  sys::Micros began_{0}, before_{0}, spent_kept_{0};  // before_: what earlier attempts took
 };
 
 }  // namespace

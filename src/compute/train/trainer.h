@@ -27,8 +27,9 @@ struct Places {
 struct Options {
   std::int64_t memory_bytes = std::int64_t{4} << 30;
   int threads = 1;
-  std::function<bool()> must_stop;
-  std::optional<GangPlace> gang;  // of several tasks; only rank 0 saves, tells and leaves something
+  std::function<bool()> must_stop;  // looked at after every step: what was learned is then saved
+  std::function<void()> look = {};  // called now and then by whatever else takes long; throws Stopped to end it
+  std::optional<GangPlace> gang;    // of several tasks; only rank 0 saves, tells and leaves something
 };
 
 // From rows to <outputs>/model: a checked ONNX model, its description, and a report. Nothing is there unless all of it

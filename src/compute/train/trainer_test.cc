@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/train/trainer.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -24,6 +25,9 @@ namespace falaj::train {
 namespace {
 
 using ::testing::HasSubstr;
+
+// As falaj-train does, before oneDNN looks: it believes processors that say they have tiles.
+[[maybe_unused]] const int kNoTiles = setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", 0);
 
 // Rows whose label follows from a number, a category and an hour, with noise; some values are missing.
 constexpr char kRows[] =
@@ -83,6 +87,36 @@ class TrainerTest : public ::testing::Test {
         if (const auto* value = metrics->as_object().if_contains(name)) out = value->to_number<double>();
     }
     return out;
+  }
+  std::string parameter(const std::string& name) {
+    std::ifstream in(places_.metrics);
+    std::string out;
+    for (std::string line; std::getline(in, line);) {
+      const auto told = json::parse(line);
+      if (const auto* params = told.as_object().if_contains("params"))
+        if (const auto* value = params->as_object().if_contains(name))
+          out = value->is_string() ? std::string(value->get_string()) : json::serialize(*value);
+    }
+    return out;
+  }
+  std::vector<std::size_t> steps_of(const std::string& name) {
+    std::ifstream in(places_.metrics);
+    std::vector<std::size_t> out;
+    for (std::string line; std::getline(in, line);) {
+      const auto told = json::parse(line);
+      if (const auto* metrics = told.as_object().if_contains("metrics"))
+        if (metrics->as_object().contains(name)) out.push_back(told.at("step").to_number<std::size_t>());
+    }
+    return out;
+  }
+  std::string refused() {
+    try {
+      run();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::invalid);
+      return e.what();
+    }
+    return "nothing was refused";
   }
   // Starts anew: nothing learned, nothing left.
   void forget() {
@@ -230,13 +264,48 @@ TEST_F(TrainerTest, StoppedAndGoneOnIsAsIfNeverStopped) {
   }
 }
 
+// Not only between steps: while columns are fitted, rows packed, a model scored, compared and exported.
+TEST_F(TrainerTest, StopsWhereverItIs) {
+  write_late(3000);
+  training_.trees.rounds = 8;
+  training_.network.epochs = 2;
+  for (const auto* model : {"xgboost", "network"}) {
+    training_.model = model;
+    forget();
+    long looks = 0;
+    options_.look = [&] { ++looks; };
+    run();
+    const auto whole = onnx();
+    EXPECT_GT(looks, 10) << model;
+    for (const long stride : {3L, 7L}) {
+      forget();
+      for (long stop = stride;; stop += stride) {
+        long left = stop;
+        options_.look = [&left] {
+          if (left-- == 0) throw Stopped{};
+        };
+        try {
+          run();
+          break;
+        } catch (const Stopped&) {
+          EXPECT_FALSE(files_->stat("outputs/model/model.onnx"));
+        }
+        ASSERT_LT(stop, 10 * looks + 100);
+      }
+      EXPECT_EQ(onnx(), whole) << model << " stopped at every " << stride << "th look";
+    }
+    options_.look = {};
+  }
+}
+
 TEST_F(TrainerTest, RanksRowsOfAGroup) {
   write_rows(
-      "SELECT i // 12 AS query, x, y, CAST(floor(2 * x + y + random()) AS INTEGER) AS late FROM (SELECT i, random() AS "
+      "SELECT i // 12 AS query, CASE WHEN i // 12 % 2 = 0 THEN 'even' ELSE 'odd' END AS kind, x, y, CAST(floor(2 * x + "
+      "y + random()) AS INTEGER) AS late FROM (SELECT i, random() AS "
       "x, random() AS y FROM range(12000) t(i))");
   training_.objective = "ranking";
   training_.group = "query";
-  training_.slices.clear();
+  training_.exclude = training_.slices = {"kind"};
   training_.split = {"group", "query", "", 0.2, 0.1};
   training_.network.epochs = 8;
   for (const auto* model : {"xgboost", "network"}) {
@@ -245,6 +314,153 @@ TEST_F(TrainerTest, RanksRowsOfAGroup) {
     run();
     EXPECT_GT(metric("test_ndcg"), 0.9) << model;
     EXPECT_LT(metric("parity_largest"), 1e-4) << model;
+    // Each group is in one slice, and counts in it as in the whole.
+    EXPECT_NEAR((metric("test_ndcg/kind/even") + metric("test_ndcg/kind/odd")) / 2, metric("test_ndcg"), 0.005);
+    if (places_.against.empty()) {
+      files_->write_all("against/model.onnx", onnx());
+      places_.against = directory_ / "against";
+    } else {
+      EXPECT_GT(metric("test_against_ndcg"), 0.9);
+      EXPECT_NEAR(metric("test_gain_ndcg"), metric("test_ndcg") - metric("test_against_ndcg"), 1e-6);
+    }
+  }
+}
+
+// A batch in which no row weighs anything teaches nothing, and harms nothing.
+TEST_F(TrainerTest, RowsThatWeighNothingDoNoHarm) {
+  write_rows(
+      fmt::format("SELECT * EXCLUDE (p), random() < p AS late, CAST(random() < 0.03 AS INTEGER) AS counts FROM ({})",
+                  fmt::format(kRows, 20000)));
+  training_.weight = "counts";
+  training_.model = "network";
+  training_.slices.clear();
+  training_.checkpoints.every_us = 60'000'000;
+  for (const auto* batch : {"16", "auto"}) {
+    forget();
+    training_.network.batch = batch;
+    run();
+    EXPECT_GT(metric("test_auc"), 0.8) << batch;
+  }
+}
+
+TEST_F(TrainerTest, WhatCannotBeHeededIsRefused) {
+  write_late(2000);
+  training_.slices.clear();
+  training_.metric = "rmse";
+  EXPECT_THAT(refused(), HasSubstr("metric: rmse says nothing of binary; there are auc, logloss, accuracy"));
+  training_.metric = "";
+  training_.model = "xgboost";
+  training_.trees.monotone = {{"xx", 1}};
+  EXPECT_THAT(refused(), HasSubstr("trees.monotone: there is no feature 'xx'; there are x, "));
+  training_.trees.monotone = {{"category", 1}};
+  EXPECT_THAT(refused(), HasSubstr("trees.monotone: 'category' is a category"));
+  forget();
+  training_.model = "auto";
+  training_.trees.monotone = {{"x", 1}};
+  run();
+  EXPECT_EQ(parameter("chosen"), "xgboost") << "a network would not keep it";
+}
+
+TEST(Trees, WhatTheyKeepInMemoryGrowsWithColumns) {
+  Problem problem;
+  problem.rows[0] = 1'000'000;
+  EXPECT_TRUE(trees_fit(problem, 20, std::int64_t{1} << 30));
+  EXPECT_FALSE(trees_fit(problem, 500, std::int64_t{1} << 30));
+  EXPECT_TRUE(trees_fit(problem, 500, std::int64_t{4} << 30));
+}
+
+TEST_F(TrainerTest, FewHeldOutRowsAreJoinedByMadeOnes) {
+  write_late(2000);
+  for (const auto* model : {"xgboost", "network"}) {
+    forget();
+    training_.model = model;
+    run();
+    // 400 of the test and 160 to stop by; of each of four columns a value taken away, or another text.
+    EXPECT_GT(metric("parity_rows"), 3500) << model;
+    EXPECT_THAT(std::string(as_text(files_->read_all("outputs/report.html", 1 << 24))),
+                HasSubstr("of which a value was taken away or made up"));
+  }
+}
+
+TEST_F(TrainerTest, ARunKnowsItsRecipe) {
+  write_late(2000);
+  training_.model = "auto";
+  training_.patience = 7;
+  run();
+  EXPECT_EQ(parameter("patience"), "7");
+  const bool trees = parameter("chosen") == "xgboost";
+  EXPECT_EQ(parameter("trees.depth"), trees ? "4" : "");
+  EXPECT_EQ(parameter("trees.learningRate"), trees ? "0.1" : "");
+  EXPECT_EQ(parameter("network.hidden"), trees ? "" : "[32,16]");
+  forget();
+  training_.model = "network";
+  run();
+  EXPECT_EQ(parameter("network.batch"), "256");
+  EXPECT_EQ(parameter("network.dropout"), "0.1");
+}
+
+// Learned again since nothing was saved, as after kill -9, but not told again.
+TEST_F(TrainerTest, WhatWasToldIsNotToldAgain) {
+  constexpr std::string_view kHalf = "{\"step\": 3, \"met\n";
+  write_late(2000);
+  training_.slices.clear();
+  for (const auto& [model, name] : {std::pair("xgboost", "valid_auc"), {"network", "train_loss"}}) {
+    forget();
+    training_.model = model;
+    run();
+    const auto once = steps_of(name);
+    ASSERT_GT(once.size(), 2U);
+    std::filesystem::remove_all(directory_ / "checkpoints");
+    std::ofstream(places_.metrics, std::ios::app) << kHalf.substr(0, kHalf.size() - 1);  // killed while it wrote
+    run();
+    const auto lines = files_->read_all("metrics.jsonl", 1 << 24);
+    std::string whole(as_text(lines));
+    const auto half = whole.find(kHalf);
+    ASSERT_NE(half, whole.npos) << "what comes next begins a line";
+    whole.erase(half, kHalf.size());
+    files_->write_all("metrics.jsonl", as_bytes(whole));
+    EXPECT_EQ(steps_of(name), once) << model;
+  }
+}
+
+TEST_F(TrainerTest, ABudgetEndsWhatIsStillLearning) {
+  write_late(2000);
+  training_.model = "auto";
+  training_.trees.rounds = 100'000;
+  training_.patience = 0;
+  training_.budget_us = 1;
+  run();
+  EXPECT_EQ(parameter("chosen"), "xgboost");
+  EXPECT_EQ(metric("train_auc") > 0, true);
+  EXPECT_EQ(steps_of("valid_auc").size(), 1U);
+  EXPECT_THAT(std::string(as_text(files_->read_all("outputs/report.html", 1 << 24))),
+              HasSubstr("network was not tried: the budget was used up"));
+  // What earlier attempts took of it is gone.
+  forget();
+  training_.trees.rounds = 5;
+  training_.budget_us = 600'000'000;
+  files_->write_all("checkpoints/budget-spent", as_bytes("700000000"));
+  run();
+  EXPECT_EQ(steps_of("valid_auc").size(), 1U);
+}
+
+TEST_F(TrainerTest, LessPreciseSmallerAndClippedStepsLearn) {
+  write_late(6000);
+  training_.model = "network";
+  training_.slices.clear();
+  const struct {
+    const char* precision;
+    std::int64_t accumulate;
+    double clip;
+  } cases[] = {{"bf16", 1, 1}, {"fp32", 3, 1}, {"bf16", 2, 0.05}, {"fp32", 1, 0}};
+  for (const auto& one : cases) {
+    forget();
+    training_.network.precision = one.precision;
+    training_.network.accumulate = one.accumulate;
+    training_.network.clip = one.clip;
+    run();
+    EXPECT_GT(metric("test_auc"), 0.83) << one.precision << " " << one.accumulate << " " << one.clip;
+    EXPECT_LT(metric("parity_largest"), 1e-4);
   }
 }
 

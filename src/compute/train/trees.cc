@@ -8,6 +8,8 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <optional>
+#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -51,7 +53,8 @@ std::string array_of(const void* data, std::size_t rows, std::size_t columns, st
 // Rows handed to XGBoost a block at a time, as they lie. It keeps what it makes of them in memory: two bytes a value.
 class Feed {
  public:
-  Feed(const Packed& rows, const std::vector<std::size_t>& categories) : rows_(rows) {
+  Feed(const Packed& rows, const std::vector<std::size_t>& categories, Look look)
+      : rows_(rows), look_(std::move(look)) {
     must_boost(XGProxyDMatrixCreate(&proxy_.at), "begin rows");
     for (const auto n : categories) types_.push_back(n > 0 ? "c" : "float");
   }
@@ -96,6 +99,7 @@ class Feed {
   }
   bool next() {
     if (at_ == rows_.rows()) return false;
+    if (look_) look_();
     const auto& layout = rows_.layout();
     const auto stride = layout.bytes();
     const auto n = std::min(std::clamp<std::size_t>(kBytesAtOnce / stride, 1, kRowsAtOnce), rows_.rows() - at_);
@@ -119,7 +123,7 @@ class Feed {
       for (std::size_t i = 0; i < n; ++i) {
         float group = 0;
         std::memcpy(&group, label + 8 + i * stride, sizeof group);
-        queries_[i] = static_cast<std::uint32_t>(group);
+        queries_[i] = std::bit_cast<std::uint32_t>(group);  // see group_word
       }
       must_boost(XGDMatrixSetInfoFromInterface(matrix, "qid", array_of(queries_.data(), n, 0, 4, "<u4").c_str()),
                  "take groups");
@@ -132,6 +136,7 @@ class Feed {
   }
 
   const Packed& rows_;
+  const Look look_;
   Matrix proxy_;
   std::vector<const char*> types_;
   Bytes packed_;
@@ -216,11 +221,12 @@ class TreeModel final : public Model {
     must_boost(XGBoosterLoadModelFromBuffer(booster_.at, ubj.data(), ubj.size()), "load a model");
   }
 
-  std::vector<float> predict(const Packed& rows) override {
+  std::vector<float> predict(const Packed& rows, const Look& look) override {
     std::vector<float> out;
     out.reserve(rows.rows() * outputs_);
     RowBlock block;
     for (std::size_t first = 0; first < rows.rows(); first += kRowsAtOnce) {
+      if (look) look();
       const auto n = std::min(kRowsAtOnce, rows.rows() - first);
       rows.read(first, n, block);
       const auto config = fmt::format(
@@ -295,16 +301,9 @@ class TreeTraining {
     const auto weights = problem.objective == Objective::ranking        ? Feed::Weights::groups
                          : training.balance || !training.weight.empty() ? Feed::Weights::rows
                                                                         : Feed::Weights::none;
-    Feed(*parts.train, transform.float_categories()).make(train_, nullptr, around.threads, weights);
-    Feed(*parts.valid, transform.float_categories()).make(valid_, &train_, around.threads, weights);
-    if (training.trees.subsample < 1) {
-      RowBlock block;
-      for (std::size_t first = 0; first < parts.train->rows(); first += kRowsAtOnce) {
-        parts.train->read(first, std::min(kRowsAtOnce, parts.train->rows() - first), block);
-        weights_.insert(weights_.end(), block.weights.begin(), block.weights.end());
-      }
-      chosen_.resize(weights_.size());
-    }
+    Feed(*parts.train, transform.float_categories(), around.look).make(train_, nullptr, around.threads, weights);
+    Feed(*parts.valid, transform.float_categories(), around.look).make(valid_, &train_, around.threads, weights);
+    if (training.trees.subsample < 1) read_weights(*parts.train);
     const DMatrixHandle both[] = {train_.at, valid_.at};
     must_boost(XGBoosterCreate(both, 2, &booster_.at), "make a model");
     resume();
@@ -318,6 +317,7 @@ class TreeTraining {
     around_.enter("grow");
     while (round_ < rounds &&
            !(training_.patience > 0 && round_ > best_round_ + static_cast<std::size_t>(training_.patience))) {
+      if (round_ > 0 && around_.time_is_up()) break;
       choose_rows();
       must_boost(XGBoosterUpdateOneIter(booster_.at, static_cast<int>(round_), train_.at), "grow a tree");
       ++round_;
@@ -333,18 +333,37 @@ class TreeTraining {
       if (stop) throw Stopped{};
       around_.enter("grow");
     }
+    save();  // what follows may be stopped, too
     return finish();
   }
 
  private:
-  // The rows that a round learns from; the others weigh nothing. XGBoost's own choice depends on what its process drew
-  // before, and a run that goes on would choose others.
+  // What each row weighs, or of a ranking each group, which all weigh alike.
+  void read_weights(const Packed& rows) {
+    RowBlock block;
+    std::optional<float> group;
+    for (std::size_t first = 0; first < rows.rows(); first += kRowsAtOnce) {
+      rows.read(first, std::min(kRowsAtOnce, rows.rows() - first), block);
+      if (problem_.objective != Objective::ranking) {
+        weights_.insert(weights_.end(), block.weights.begin(), block.weights.end());
+        continue;
+      }
+      for (const float one : block.groups)
+        if (one != group) group = one, weights_.push_back(1);
+    }
+    chosen_.resize(weights_.size());
+  }
+
+  // The rows, or the groups, that a round learns from; the others weigh nothing. XGBoost's own choice depends on what
+  // its process drew before, and a run that goes on would choose others.
   void choose_rows() {
     const double share = training_.trees.subsample;
-    if (share >= 1 || problem_.objective == Objective::ranking) return;  // weights of a ranking are its groups'
+    if (share >= 1) return;
     const auto least = static_cast<std::uint64_t>(share * 0x1p32);
     loader::Mix mix(static_cast<std::uint64_t>(training_.seed), round_, 0);
     for (std::size_t i = 0; i < weights_.size(); ++i) chosen_[i] = mix.next() >> 32 < least ? weights_[i] : 0;
+    // Of a few it may be none, of which XGBoost cannot learn.
+    if (std::all_of(chosen_.begin(), chosen_.end(), [](float w) { return w == 0; })) chosen_ = weights_;
     must_boost(XGDMatrixSetDenseInfo(train_.at, "weight", chosen_.data(), chosen_.size(), 1), "choose rows");
   }
 
@@ -414,19 +433,47 @@ class TreeTraining {
 
 }  // namespace
 
-bool trees_fit(const Problem& problem, std::int64_t memory_bytes) {
-  return static_cast<std::int64_t>(problem.rows[0] * problem.outputs()) * kTreeRowBytes < memory_bytes / 2;
+std::int64_t tree_bytes(const Problem& problem, std::size_t features) {
+  return static_cast<std::int64_t>(problem.rows[0]) * (static_cast<std::int64_t>(problem.outputs()) * kTreeRowBytes +
+                                                       static_cast<std::int64_t>(features) * kTreeValueBytes);
 }
+
+bool trees_fit(const Problem& problem, std::size_t features, std::int64_t memory_bytes) {
+  return tree_bytes(problem, features) < memory_bytes / 2;
+}
+
+namespace {
+
+// A name that is nobody's would be a promise that nobody keeps.
+void check_monotone(const recipe::Training& training, const graph::Transform& transform) {
+  constexpr std::size_t kNamesMax = 30;
+  const auto& names = transform.float_names();
+  for (const auto& [name, way] : training.trees.monotone) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end())
+      throw Error(Code::invalid, fmt::format("trees.monotone: there is no feature '{}'; there are {}{}", name,
+                                             fmt::join(std::span(names).first(std::min(names.size(), kNamesMax)), ", "),
+                                             names.size() > kNamesMax ? ", ..." : ""));
+    if (transform.float_categories()[static_cast<std::size_t>(found - names.begin())] > 0)
+      throw Error(Code::invalid,
+                  fmt::format("trees.monotone: '{}' is a category, which neither rises nor falls", name));
+  }
+}
+
+}  // namespace
 
 std::unique_ptr<Model> train_trees(const recipe::Training& training, const Problem& problem,
                                    const graph::Transform& transform, const Rows::Parts& parts, Surroundings& around) {
-  if (!trees_fit(problem, around.memory_bytes))
+  check_monotone(training, transform);
+  const auto features = transform.float_names().size();
+  if (!trees_fit(problem, features, around.memory_bytes))
     throw Error(
         Code::invalid,
-        fmt::format("resources.memory: boosting keeps {} bytes of each of {} rows in memory, and a half of {} MiB "
-                    "is too little for that; model: network reads rows as it goes",
-                    kTreeRowBytes * static_cast<std::int64_t>(problem.outputs()), problem.rows[0],
-                    around.memory_bytes >> 20));
+        fmt::format(
+            "resources.memory: boosting keeps {} bytes of each of {} rows with {} features in memory, and a "
+            "half of {} MiB is too little for that; model: network reads rows as it goes",
+            tree_bytes(problem, features) / std::max<std::int64_t>(1, static_cast<std::int64_t>(problem.rows[0])),
+            problem.rows[0], features, around.memory_bytes >> 20));
   return TreeTraining(training, problem, transform, parts, around).run();
 }
 

@@ -49,7 +49,11 @@ jobs::NewJob Steps::job_of(const Task& task) const {
     job.spec = decode<jobs::JobSpec>(task.body, task.kind);
   job.name = job_name(task);
   job.labels = {{"pipeline", task.pipeline}, {"pipeline-run", task.run}, {"step", task.step}};
-  if (task.retries.max > 0) job.spec.retries = task.retries;
+  if (task.retries.max > 0) {
+    auto never = std::move(job.spec.retries.not_codes);  // of a training: what is no use is so in a pipeline, too
+    job.spec.retries = task.retries;
+    if (job.spec.retries.not_codes.empty()) job.spec.retries.not_codes = std::move(never);
+  }
   if (task.time_limit_us > 0)
     job.spec.time_limit_us =
         job.spec.time_limit_us > 0 ? std::min(job.spec.time_limit_us, task.time_limit_us) : task.time_limit_us;

@@ -281,8 +281,10 @@ class Step {
       if (l.losses <= kLossesMax) return again(0, words);
       return settle(Phase::failed, fmt::format("{}, for the {}th time", words, l.losses));
     }
-    const bool may_help = ending.reason == Reason::finished || ending.reason == Reason::signalled ||
-                          ending.reason == Reason::out_of_memory;
+    const auto& never = spec_.retries.not_codes;
+    const bool may_help =
+        ending.reason == Reason::signalled || ending.reason == Reason::out_of_memory ||
+        (ending.reason == Reason::finished && std::find(never.begin(), never.end(), ending.exit_code) == never.end());
     if (may_help && l.failures < spec_.retries.max) {
       l.failures += 1;
       const auto wait = backoff_us(spec_.retries, l.failures - 1);

@@ -121,6 +121,19 @@ TEST(Life, DoesNotTryAgainWhatWouldFailAgain) {
   }
 }
 
+TEST(Life, DoesNotTryAgainAfterCodesThatSaySo) {
+  OneLife one;
+  one.spec.retries.max = 5;
+  one.spec.retries.not_codes = {2, 7};
+  one.runs().ends(execute::Reason::finished, 1);
+  EXPECT_EQ(one.life.phase, Phase::pending);
+  one.runs().ends(execute::Reason::signalled, 2);  // no code of its own
+  EXPECT_EQ(one.life.phase, Phase::pending);
+  one.runs().ends(execute::Reason::finished, 2);
+  EXPECT_EQ(one.life.phase, Phase::failed);
+  EXPECT_EQ(one.life.failures, 2);
+}
+
 TEST(Life, StartsAgainWhenANodeIsLostButNotForEver) {
   OneLife one;
   for (std::int64_t i = 0; i < kLossesMax; ++i)

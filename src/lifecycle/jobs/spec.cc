@@ -73,6 +73,9 @@ void check_times(const JobSpec& spec, Faults& faults) {
   for (const auto& [text, at] : {std::pair(&spec.deadline, "spec.deadline"), {&spec.not_before, "spec.notBefore"}})
     if (!text->empty() && !parse_time(*text))
       faults.push_back({at, fmt::format("must be a time such as 2026-01-31T12:00:00Z, not '{}'", text->substr(0, 40))});
+  for (std::size_t i = 0; i < spec.retries.not_codes.size(); ++i)
+    if (const auto code = spec.retries.not_codes[i]; code < 1 || code > 255)
+      faults.push_back({fmt::format("spec.retries.not[{}]", i), fmt::format("must be 1 to 255, not {}", code)});
   if (spec.time_limit_us > 0 && spec.expected_us > spec.time_limit_us)
     faults.push_back({"spec.expected", "is longer than spec.timeLimit"});
 }

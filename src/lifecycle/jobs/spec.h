@@ -19,6 +19,7 @@ namespace falaj::jobs {
 struct RetrySpec {
   std::int64_t max = 0;
   std::int64_t backoff_us = 10'000'000, backoff_max_us = 600'000'000;
+  std::vector<std::int64_t> not_codes = {};  // exit codes after which it is not
 };
 
 // The same command many times, told apart by FALAJ_ARRAY_INDEX.
@@ -129,11 +130,13 @@ struct Shape<jobs::RetrySpec> {
   using T = jobs::RetrySpec;
   static constexpr std::string_view name = "RetrySpec";
   static Fields fields() {
-    return {field("max", &T::max, "How often a job that failed is tried again.").range(0, 1000),
-            field("backoff", &T::backoff_us, "Wait before the first retry; doubles with each.")
-                .duration()
-                .range(0, jobs::kYearUs),
-            field("backoffMax", &T::backoff_max_us, "Longest wait.").duration().range(0, jobs::kYearUs)};
+    return {
+        field("max", &T::max, "How often a job that failed is tried again.").range(0, 1000),
+        field("backoff", &T::backoff_us, "Wait before the first retry; doubles with each.")
+            .duration()
+            .range(0, jobs::kYearUs),
+        field("backoffMax", &T::backoff_max_us, "Longest wait.").duration().range(0, jobs::kYearUs),
+        field("not", &T::not_codes, "Exit codes after which it is not: the next try would end alike.").length(0, 255)};
   }
 };
 template <>

@@ -45,8 +45,7 @@ run: {experiment: late flights}
 }
 
 TEST(JobSpec, ListsEveryFaultAtOnce) {
-  EXPECT_EQ(
-      faults_of(R"(
+  EXPECT_EQ(faults_of(R"(
 command: ['']
 tasks: 2
 tasksMin: 3
@@ -55,17 +54,18 @@ cpus: 0
 memory: lots
 gpus: 1.5
 deadline: tomorrow
-retries: {max: -1}
+retries: {max: -1, not: [2, 0]}
 network: all
 environment: {FALAJ_URL: x, 1A: x, RANK: '0'}
 inputs: [{name: a}, {name: a, dataset: x, blob: y}]
 after: {ok: [x]}
 comand: [x]
 )"),
-      (std::set<std::string>{"spec.command[0]", "spec.tasksMin", "spec.spares", "spec.cpus", "spec.memory", "spec.gpus",
-                             "spec.deadline", "spec.retries.max", "spec.network", "spec.environment.FALAJ_URL",
-                             "spec.environment.1A", "spec.environment.RANK", "spec.inputs[0]", "spec.inputs[1]",
-                             "spec.inputs[1].name", "spec.after.ok[0]", "spec.comand"}));
+            (std::set<std::string>{"spec.command[0]", "spec.tasksMin", "spec.spares", "spec.cpus", "spec.memory",
+                                   "spec.gpus", "spec.deadline", "spec.retries.max", "spec.retries.not[1]",
+                                   "spec.network", "spec.environment.FALAJ_URL", "spec.environment.1A",
+                                   "spec.environment.RANK", "spec.inputs[0]", "spec.inputs[1]", "spec.inputs[1].name",
+                                   "spec.after.ok[0]", "spec.comand"}));
   EXPECT_EQ(faults_of("{}"), std::set<std::string>{"spec.command"});
 }
 
