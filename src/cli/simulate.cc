@@ -278,8 +278,8 @@ void limit_queue(Trace& trace, const std::string& text) {
   if (!cpus || *cpus < 1) throw Error(Code::invalid, fmt::format("--quota: '{}' must be QUEUE=CPUS", text));
   for (auto& queue : trace.queues) {
     if (queue.name != text.substr(0, equals)) continue;
-    constexpr std::int64_t kPlenty = std::int64_t{1} << 60;
-    queue.limit = schedule::Amounts{*cpus * 1000, kPlenty, kPlenty, kPlenty};
+    using schedule::kUnbounded;
+    queue.limit = schedule::Amounts{*cpus * 1000, kUnbounded, kUnbounded, kUnbounded};
     return;
   }
   throw Error(Code::not_found, fmt::format("--quota: no job of the trace was in queue '{}'", text.substr(0, equals)));
