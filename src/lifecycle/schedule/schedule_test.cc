@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <map>
@@ -517,6 +518,26 @@ TEST(Predictor, TrustsJobsThatAreAlikeAndNeverExceedsTheLimit) {
   EXPECT_EQ(predictor.guess(large).p50, hours(9));
   EXPECT_GT(predictor.guess(small).haste, predictor.guess(large).haste);
   EXPECT_LE(predictor.guess({"ann", "train", 8, hours(2)}).p90, hours(2));
+}
+
+TEST(Traces, AreReadCompressedToo) {
+  const std::string text = "; MaxProcs: 4\n1 0 -1 60 8 -1 -1 1 10 -1 1 7 1 1 1 1 -1 -1\n";
+  z_stream stream{};
+  ASSERT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string in = text, packed(1000, ' ');
+  stream.next_in = reinterpret_cast<Bytef*>(in.data());
+  stream.avail_in = static_cast<uInt>(in.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  ASSERT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  EXPECT_EQ(read_trace("a.swf", text, 0).jobs.size(), 1u);
+  EXPECT_EQ(read_trace("a.swf.gz", packed, 0).jobs.size(), 1u);
+  EXPECT_EQ(read_trace("a.swf.gz", packed + packed, 0).jobs.size(), 2u);
+  EXPECT_ERROR(read_trace("a.csv.gz", packed, 0), Code::invalid);
+  EXPECT_ERROR(read_trace("a.swf.gz", packed.substr(0, packed.size() - 9), 0), Code::invalid);
+  EXPECT_ERROR(read_trace("a.swf.gz", text, 0), Code::invalid);
 }
 
 TEST(Traces, NameTheLineThatIsWrong) {
