@@ -239,13 +239,13 @@ Jobs::~Jobs() {
 
 void Jobs::follow_also(Record record) {
   const auto every = record.spec->checkpoint.store_us;
-  if (record.life.run_id.empty() && every == 0) return;
+  if (record.life.run_id.empty() && every == 0 && !record.spec->preemptible) return;
   const auto id = record.id;
   const auto next = parts_.clock.wall() + sys::Micros(every);
   Lock lock(mu_);
   auto& followed = followed_[id];
   const bool storing = followed.storing;  // of the attempt before
-  followed = {std::move(record), 0, std::move(followed.stored), next, storing};
+  followed = {std::move(record), 0, std::move(followed.stored), next, storing, 0};
 }
 
 // A copy of what its checkpoint directory has now, by whoever has time.
@@ -287,6 +287,11 @@ void Jobs::follow() {
   for (auto& one : all) {
     if (one.record.spec->checkpoint.store_us > 0 && one.store_next <= parts_.clock.wall())
       store_checkpoint(one.record.id);
+    const auto& life = one.record.life;
+    if (const auto saved = launches_.saved_us(one.record); saved > one.saved_us) {
+      one.saved_us = saved;
+      dispatcher_->tell(Saved{one.record.id, life.epoch, saved});
+    }
     try {
       one.offset = launches_.follow(one.record, one.offset);
     } catch (const std::exception& e) {
@@ -295,8 +300,10 @@ void Jobs::follow() {
     }
     Lock lock(mu_);
     if (const auto found = followed_.find(one.record.id);
-        found != followed_.end() && found->second.record.life.epoch == one.record.life.epoch)
+        found != followed_.end() && found->second.record.life.epoch == life.epoch) {
       found->second.offset = one.offset;
+      found->second.saved_us = one.saved_us;
+    }
   }
 }
 

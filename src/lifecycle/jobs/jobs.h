@@ -114,7 +114,8 @@ class Jobs {
   // Now and then: drops what ended jobs left behind long ago, and jobs that a RetentionPolicy keeps no longer.
   void upkeep();
   std::size_t retain();  // the latter alone; how many went
-  // Every few seconds: what running jobs told meanwhile goes into their runs.
+  // Every few seconds: what running jobs told meanwhile goes into their runs, and when they last saved what they did
+  // is known to the dispatcher.
   void follow() EXCLUDES(mu_);
 
  private:
@@ -162,8 +163,10 @@ class Jobs {
     std::string stored{};       // of its checkpoint, as Launches::store_checkpoint told
     sys::Micros store_next{0};  // when its checkpoint is stored again
     bool storing = false;       // that is under way
+    std::int64_t saved_us = 0;  // when its checkpoint last changed, as the dispatcher knows
   };
-  std::map<JobId, Followed> followed_ GUARDED_BY(mu_);  // jobs that run, and have a run or store checkpoints
+  // Jobs that run, and have a run, store checkpoints or may be stopped for others.
+  std::map<JobId, Followed> followed_ GUARDED_BY(mu_);
 };
 
 }  // namespace falaj::jobs
