@@ -44,6 +44,7 @@ class JobsTest : public testing::Test {
   void make() {
     JobsOptions options;
     options.launch.directory = dir / "jobs";
+    options.launch.isolation_min = isolation_min;
     options.launch.url = [] { return "http://127.0.0.1:1"; };
     options.dispatcher.idle_after = std::chrono::minutes(2);
     options.usage_every = seconds(10);
@@ -80,6 +81,7 @@ class JobsTest : public testing::Test {
   static inline const Where kFlights = vault::VaultFixture::kFlights;
   static constexpr sys::Micros kPatience = seconds(60);
   const sys::RealClock real;
+  execute::Isolation isolation_min = execute::Isolation::isolated;
   sys::TempDir dir;
   vault::VaultFixture base;
   std::shared_ptr<Bell> bell = std::make_shared<Bell>();
@@ -568,6 +570,22 @@ TEST_F(JobsTest, OfTwoJobsTheOneThatSavedItsWorkLastIsStopped) {
   ASSERT_NE(lost, used.end());
   EXPECT_GE(lost->cpu_allocated_seconds, 2 * 1200);
   EXPECT_LT(lost->lost_seconds, lost->cpu_allocated_seconds - 2 * 1199);  // what it did before it saved is not lost
+}
+
+TEST_F(JobsTest, NoJobStartsWeakerThanItsTenantAccepts) {
+  executor->keep_apart(execute::Isolation::restricted);
+  isolation_min = execute::Isolation::restricted;
+  jobs.reset();
+  make();
+  EXPECT_EQ(after(submit({})[0].id, over).life.phase, Phase::succeeded);
+  auto tenant = *base.directory->snapshot()->find<iam::Tenant>("acme");
+  tenant.isolation_min = "contained";
+  base.declare(tenant);
+  const auto refused = after(submit({})[0].id, over);
+  EXPECT_EQ(refused.life.phase, Phase::failed);
+  ASSERT_TRUE(refused.life.end.has_value());
+  EXPECT_EQ(refused.life.end->reason, "not_started");
+  EXPECT_NE(refused.life.why.find("contained is asked for"), std::string::npos) << refused.life.why;
 }
 
 }  // namespace

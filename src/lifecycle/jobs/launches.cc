@@ -81,6 +81,13 @@ std::string Launches::home(const Record& record) const {
   return fmt::format("{}/{}", other ? other->directory : options_.directory, record.id.str());
 }
 
+// As it is declared now: what was submitted before it was raised starts no weaker either.
+execute::Isolation Launches::isolation_of_tenant(const Record& record) const {
+  const auto snapshot = parts_.directory.snapshot();
+  const auto* tenant = snapshot->find<iam::Tenant>(record.where.tenant.str());
+  return tenant ? isolation_named(tenant->isolation_min) : execute::Isolation::none;
+}
+
 Launches::Prepared Launches::prepare(const Record& record) {
   const auto& spec = *record.spec;
   const auto at = home(record);
@@ -118,8 +125,8 @@ Launches::Prepared Launches::prepare(const Record& record) {
   launch.spares = static_cast<int>(std::min<std::int64_t>(spec.spares, std::ssize(launch.tasks) - 1));
   launch.limits = {std::llround(spec.cpus * 1000), spec.memory_bytes, spec.disk_bytes, spec.processes};
   const auto* other = elsewhere(record);
-  launch.isolation_min =
-      std::max(other ? other->isolation_min : options_.isolation_min, isolation_named(spec.isolation));
+  launch.isolation_min = std::max({other ? other->isolation_min : options_.isolation_min,
+                                   isolation_named(spec.isolation), isolation_of_tenant(record)});
   launch.network = spec.network == "host" ? execute::Network::host : execute::Network::none;
   launch.time_limit = sys::Micros(spec.time_limit_us);
   launch.grace = sys::Micros(spec.grace_us);

@@ -99,6 +99,7 @@ class Launches {
  private:
   const ElsewhereOptions* elsewhere(const Record& record) const;
   std::string home(const Record& record) const;
+  execute::Isolation isolation_of_tenant(const Record& record) const;
   std::size_t sweep(const std::string& directory, const std::function<bool(JobId)>& is_live,
                     std::int64_t unchanged_since_us);
   track::NewRun new_run(const Record& record) const;
