@@ -125,7 +125,9 @@ class Jobs {
   execute::Executor& executor(const std::string& name) const;
   void hand_over(const Record& record, execute::Launch& launch);
   std::shared_ptr<const Rules> rules() EXCLUDES(mu_);
-  void check_new(const Where& where, const NewJob& job, const Rules& rules, Faults& faults);
+  // `together`: the ids of those that are submitted with it.
+  void check_new(const Where& where, const NewJob& job, const Rules& rules, const std::set<std::string>& together,
+                 Faults& faults);
   void check_deadline(const Where& where, const std::string& owner, const NewJob& job, const Rules& rules,
                       Faults& faults) EXCLUDES(mu_);
   std::string zone_of(const Where& where) const;
