@@ -49,6 +49,12 @@ class World {
     }
     for (std::size_t i = queues_.size(); i > 1; --i) std::swap(queues_[i - 1], queues_[pick(i)]);
     state_.set_queues(queues_);
+    // Jobs go to all queues, or, as tenants' jobs do, only to those that no other is a part of.
+    const bool leaves_only = below(2) == 0;
+    for (const Queue& queue : queues_) {
+      if (!leaves_only || std::ranges::none_of(queues_, [&](const Queue& q) { return q.parent == queue.name; }))
+        used_.push_back(queue.name);
+    }
     faults_ = below(2) == 0;
     policy_.promises = below(6);
     policy_.explains = true;
@@ -95,7 +101,7 @@ class World {
   void submit() {
     Job job;
     job.id = JobId{{1, ++last_}};
-    job.queue = kQueues[below(5)];
+    job.queue = used_[pick(used_.size())];
     job.priority = below(3);
     job.preempts = below(10) == 0;
     job.preemptible = below(2) == 0;
@@ -400,6 +406,7 @@ class World {
   Policy policy_;
   bool faults_ = false;
   std::vector<Queue> queues_;
+  std::vector<std::string> used_;  // those that jobs are submitted to
   int entitled_ = 0, taken_back_ = 0;
   int nodes_ = 0;
   int kept_ = 0;
