@@ -102,6 +102,28 @@ TEST_F(JobRoutes, ArraysAndDependenciesWait) {
   EXPECT_EQ(nobody.status, 400) << nobody.body;
 }
 
+TEST_F(JobRoutes, JobsOfOneCallWaitForEachOtherByName) {
+  api.jobs->start();
+  const auto post = [&](const std::string& ok) {
+    return api.post(
+        "/v1/jobs?" + kProject,
+        fmt::format(R"({{"jobs":[{{"name":"train","spec":{{"command":["true"],"after":{{"ok":["prepare"]}}}}}},)"
+                    R"({{"name":"prepare","spec":{{"command":["true"],"after":{{"ok":[{}]}}}}}}]}})",
+                    ok));
+  };
+  const auto circle = post("\"train\"");
+  EXPECT_EQ(circle.status, 400);
+  EXPECT_NE(circle.body.find("'train' waits for 'prepare', which waits for 'train'"), std::string::npos) << circle.body;
+  EXPECT_EQ(post("\"nobody\"").status, 400);
+  const auto made = post("");
+  ASSERT_EQ(made.status, 200) << made.body;
+  const auto& jobs = made.json().at("jobs").as_array();
+  const std::string train(jobs.at(0).at("id").as_string()), prepare(jobs.at(1).at("id").as_string());
+  EXPECT_EQ(phase_after(train, "succeeded"), "succeeded");
+  EXPECT_EQ(job(train).at("spec").at("after").at("ok").at(0).as_string(), prepare);
+  EXPECT_LE(std::string(job(prepare).at("ended").as_string()), std::string(job(train).at("started").as_string()));
+}
+
 TEST_F(JobRoutes, AJobThatFitsNowhereSaysSoAndIsCancelled) {
   api.jobs->start();
   const auto id = submit(R"({"command":["true"],"cpus":64})");

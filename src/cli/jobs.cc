@@ -16,6 +16,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/jobs.h"
+#include "cli/log_lines.h"
 #include "foundation/base/error.h"
 #include "foundation/base/text.h"
 
@@ -181,36 +182,52 @@ class LiveLine {
 
 bool is_over(std::string_view phase) { return phase == "succeeded" || phase == "failed" || phase == "cancelled"; }
 
+struct LogsOptions {
+  std::int64_t rank = 0;
+  std::int64_t attempt = 0;  // 0 = from the newest on
+  bool follows = false, all = false;
+  std::size_t tail = 0;  // 0 = from the beginning
+  std::string search;
+};
+
 // Prints what a task writes until it has ended, over all attempts of the job. Returns the job as it is then.
-json::value follow(Session& session, const std::string& id, std::int64_t rank, bool goes_on) {
-  std::int64_t offset = 0, attempt = 0;
+json::value follow(Session& session, const std::string& id, const LogsOptions& options) {
+  const bool goes_on = options.follows;
+  std::int64_t offset = 0, attempt = options.attempt;
   LiveLine line(session, goes_on);
+  LogLines lines(options.search, options.tail);
+  const auto ended = [&](const json::value& job) {
+    session.output().raw(lines.end());
+    return job;
+  };
   for (;;) {
     const auto job = session.api().get(job_path(id), of_project(session));
     const auto newest = job.at("attempts").as_int64();
     const bool over = is_over(job.at("phase").as_string());
     if (attempt == 0 && newest > 0) attempt = newest;
     auto query = of_project(session);
-    query.emplace_back("rank", std::to_string(rank));
+    query.emplace_back("rank", std::to_string(options.rank));
     query.emplace_back("offset", std::to_string(offset));
     if (attempt > 0) query.emplace_back("attempt", std::to_string(attempt));
     if (goes_on) query.emplace_back("wait", line.shown() ? kLiveWait : kFollowWait);
     if (!over) line.show(job);
     const auto page = session.api().get(job_path(id, "/logs"), query);
     if (!page.at("text").as_string().empty()) line.clear();
-    session.output().raw(page.at("text").as_string());
+    session.output().raw(lines.take(page.at("text").as_string()));
     std::fflush(stdout);
     const auto next = page.at("next_offset").as_int64();
     const bool more = next > offset;
     offset = next;
     if (more) continue;
-    if (!goes_on) return job;
+    session.output().raw(lines.caught_up());
+    if (!goes_on) return ended(job);
     if (attempt > 0 && attempt < newest) {  // another began meanwhile
+      if (options.attempt > 0) return ended(job);
       attempt += 1;
       offset = 0;
       continue;
     }
-    if (over) return job;
+    if (over) return ended(job);
   }
 }
 
@@ -281,7 +298,9 @@ void submit(Session& session, const SubmitOptions& options) {
   }
   if (!options.wait) return;
   for (const auto& job : made) {
-    const auto ended = follow(session, std::string(job.at("id").as_string()), 0, true);
+    LogsOptions logs;
+    logs.follows = true;
+    const auto ended = follow(session, std::string(job.at("id").as_string()), logs);
     if (ended.at("phase").as_string() == "succeeded") continue;
     if (!session.quiet)
       fmt::print(stderr, "{}: {}\n", std::string_view(ended.at("phase").as_string()),
@@ -446,17 +465,23 @@ void add_job_commands(CLI::App& app, Session& session) {
     session.output().table(answer.at("items").as_array(),
                            {{"TIME", "at"}, {"PHASE", "phase"}, {"ATTEMPT", "attempt"}, {"WHY", "why"}});
   });
-  const auto rank = std::make_shared<std::int64_t>(0);
-  const auto follows = std::make_shared<bool>(false), all = std::make_shared<bool>(false);
+  const auto o = std::make_shared<LogsOptions>();
   auto* logs = one(job->add_subcommand("logs", "What a task of a job wrote"));
-  logs->add_option("--rank", *rank, "Of which task")->capture_default_str();
-  logs->add_flag("-f,--follow", *follows, "Go on until the job has ended");
-  logs->add_flag("--all", *all, "Of all tasks, each line with its rank before it");
-  logs->callback([&session, ids, rank, follows, all] {
-    if (*all)
-      follow_all(session, ids->at(0), *follows);
+  logs->add_option("--rank", o->rank, "Of which task")->capture_default_str();
+  logs->add_flag("-f,--follow", o->follows, "Go on until the job has ended");
+  auto* of_all = logs->add_flag("--all", o->all, "Of all tasks, each line with its rank before it");
+  logs->add_option("--attempt", o->attempt, "Of this attempt only; without it, from the newest on")
+      ->check(CLI::Range(1, 1'000'000))
+      ->excludes(of_all);
+  logs->add_option("--tail", o->tail, "Of what is there already only the last so many lines")
+      ->check(CLI::Range(std::size_t{1}, LogLines::kTailMax))
+      ->excludes(of_all);
+  logs->add_option("--search", o->search, "Only lines that hold this text")->excludes(of_all);
+  logs->callback([&session, ids, o] {
+    if (o->all)
+      follow_all(session, ids->at(0), o->follows);
     else
-      follow(session, ids->at(0), *rank, *follows);
+      follow(session, ids->at(0), *o);
   });
   many(job->add_subcommand("cancel", "Stop jobs for good"))->callback([&session, ids] {
     change_jobs(session, *ids, "cancel");

@@ -104,8 +104,7 @@ Trace read_trace(Session& session, const SimulateOptions& options) {
   if (!in) throw Error(Code::not_found, fmt::format("cannot read the trace: {}", options.trace));
   std::ostringstream text;
   text << in.rdbuf();
-  return options.trace.ends_with(".csv") ? schedule::read_gpu_csv(text.str(), options.nodes)
-                                         : schedule::read_swf(text.str());
+  return schedule::read_trace(options.trace, text.str(), options.nodes);
 }
 
 // In the Standard Workload Format: processors and times; what it has no column for is left out.
@@ -278,8 +277,8 @@ void limit_queue(Trace& trace, const std::string& text) {
   if (!cpus || *cpus < 1) throw Error(Code::invalid, fmt::format("--quota: '{}' must be QUEUE=CPUS", text));
   for (auto& queue : trace.queues) {
     if (queue.name != text.substr(0, equals)) continue;
-    constexpr std::int64_t kPlenty = std::int64_t{1} << 60;
-    queue.limit = schedule::Amounts{*cpus * 1000, kPlenty, kPlenty, kPlenty};
+    using schedule::kUnbounded;
+    queue.limit = schedule::Amounts{*cpus * 1000, kUnbounded, kUnbounded, kUnbounded};
     return;
   }
   throw Error(Code::not_found, fmt::format("--quota: no job of the trace was in queue '{}'", text.substr(0, equals)));
@@ -312,7 +311,8 @@ void what_if(Session& session, const SimulateOptions& options) {
 void add_options(CLI::App& command, SimulateOptions& options) {
   command.add_option(
       "--trace", options.trace,
-      "Jobs that ran once: a file in the Standard Workload Format, or .csv with timestamp, duration, num_gpus; "
+      "Jobs that ran once: a file in the Standard Workload Format, or .csv with timestamp, duration, num_gpus, "
+      "either with .gz after it; "
       "'synthetic' makes one up; without it, the jobs that this server ran");
   command
       .add_option("--since", options.since, "Of the server's own jobs: those that ended since a time, or so long ago")

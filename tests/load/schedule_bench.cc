@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast decisions are made: a made-up year of a large cluster in simulation, one pass over many pending jobs, and
-// how both grow. And how good they are, on traces given on the command line (*.swf, *.csv).
+// how both grow. And how good they are, on traces given on the command line (*.swf, *.csv, also with .gz):
+//   schedule_bench [--expect-fifo SLOWDOWN] [--expect-easy SLOWDOWN] TRACE...
+// where the mean bounded slowdowns that others published for a trace are what ours of the same policy must be.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -144,9 +146,19 @@ std::string contents(const std::string& path) {
   return text.str();
 }
 
-void replay(const std::string& path) {
-  const bool gpus = path.ends_with(".csv");
-  const Trace trace = gpus ? read_gpu_csv(contents(path), 0) : read_swf(contents(path));
+struct Expected {
+  double fifo = 0, easy = 0;  // mean bounded slowdowns; 0 = not known
+};
+
+void agree(const std::string& path, std::string_view policy, double ours, double published) {
+  if (published <= 0) return;
+  claim(fmt::format("mean bounded slowdown of {}, off by, {}", policy, path), ours, "", "published", published,
+        std::abs(ours / published - 1) / 0.02, 1, true);
+}
+
+void replay(const std::string& path, const Expected& expected) {
+  const bool gpus = path.find(".csv") != std::string::npos;
+  const Trace trace = read_trace(path, contents(path), 0);
   fmt::print("{}: {} jobs, {} nodes\n", path, trace.jobs.size(), trace.nodes.size());
   const auto show = [](std::string_view name, const Outcome& o) {
     fmt::print(
@@ -162,7 +174,13 @@ void replay(const std::string& path) {
   how.forecasts = true;
   const Outcome mine = show("ours", simulate(trace, how));
   how.restartable = false;
-  show("ours, nothing restarts", simulate(trace, how));
+  const Outcome unrestarted = show("ours, nothing restarts", simulate(trace, how));
+  agree(path, "FIFO", first.slowdown_mean, expected.fifo);
+  agree(path, "EASY", second.slowdown_mean, expected.easy);
+  for (const auto& [name, outcome] :
+       {std::pair("EASY", &second), {"ours", &mine}, {"ours, nothing restarts", &unrestarted}})
+    claim(fmt::format("starts later than reserved, {}, {}", name, path), outcome->promise_late_max, "s",
+          "the reservation", 0, outcome->promise_late_max, 0, true);
   fmt::print("  started by the time given: P50 {:.3f}, P90 {:.3f} of {} that waited\n", mine.by_p50, mine.by_p90,
              mine.forecasts);
   claim("starts by the time given for nine of ten, off by, " + path, std::abs(mine.by_p90 - 0.9), "of all", "0.05",
@@ -187,7 +205,15 @@ void replay(const std::string& path) {
 int main(int count, char** arguments) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   try {
-    for (int i = 1; i < count; ++i) falaj::schedule::replay(arguments[i]);
+    falaj::schedule::Expected expected;
+    for (int i = 1; i < count; ++i) {
+      const std::string word = arguments[i];
+      auto* published = word == "--expect-fifo" ? &expected.fifo : word == "--expect-easy" ? &expected.easy : nullptr;
+      if (published == nullptr)
+        falaj::schedule::replay(word, expected);
+      else
+        *published = i + 1 < count ? std::atof(arguments[++i]) : 0;
+    }
     if (count > 1) return 0;
     std::vector<falaj::schedule::PassTime> passes;
     for (const int pending : {1'000, 10'000, 100'000}) passes.push_back(falaj::schedule::one_pass(pending));

@@ -15,7 +15,8 @@ namespace falaj::iam {
 
 struct Tenant {
   std::string name;
-  std::vector<ZoneName> zones;  // where its bytes may be; the first is the default
+  std::vector<ZoneName> zones;     // where its bytes may be; the first is the default
+  std::string isolation_min = {};  // its jobs start only where they are kept apart so far; "" = as the server says
   friend bool operator==(const Tenant&, const Tenant&) = default;
 };
 
@@ -123,7 +124,10 @@ struct shape::SchemaOf<iam::Effect> {
 template <>
 struct Shape<iam::Tenant> {
   static constexpr std::string_view name = "DirectoryTenant";
-  static Fields fields() { return {field("name", &iam::Tenant::name, ""), field("zones", &iam::Tenant::zones, "")}; }
+  static Fields fields() {
+    return {field("name", &iam::Tenant::name, ""), field("zones", &iam::Tenant::zones, ""),
+            field("isolation_min", &iam::Tenant::isolation_min, "")};
+  }
 };
 template <>
 struct Shape<iam::Project> {

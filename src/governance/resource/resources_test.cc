@@ -279,6 +279,22 @@ TEST_P(ResourcesTest, KeepsEveryRevisionAndGoesBack) {
   EXPECT_EQ(f.resources.get(key).revision, 5);
 }
 
+TEST_P(ResourcesTest, ATenantSaysHowFarItsJobsAreKeptApart) {
+  f.apply(kBase);
+  const auto isolation = [&] { return f.directory->snapshot()->find<iam::Tenant>("acme")->isolation_min; };
+  EXPECT_EQ(isolation(), "");
+  const auto apply = [&](std::string_view level) {
+    f.apply(
+        fmt::format("{{apiVersion: falaj/v1, kind: Tenant, metadata: {{name: acme}}, spec: {{zones: [uae, eu],"
+                    " isolationMin: {}}}}}",
+                    level));
+  };
+  apply("contained");
+  EXPECT_EQ(isolation(), "contained");
+  EXPECT_ERROR(apply("somewhat"), Code::invalid);
+  EXPECT_EQ(isolation(), "contained");
+}
+
 TEST_P(ResourcesTest, AGivenRevisionMustBeTheCurrentOne) {
   f.apply(kBase);
   const auto zone = [](int revision, std::string_view residency) {

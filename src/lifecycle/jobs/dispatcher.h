@@ -73,13 +73,18 @@ struct UsedSeen {  // what attempts that run have taken so far
   std::vector<std::pair<std::string, Micros>> cpu;  // by attempt
   double joules_per_cpu_second = 0;                 // of its machine; 0: nobody counts
 };
+struct Saved {  // the checkpoint of an attempt that runs has changed
+  JobId job;
+  std::int64_t epoch = 0, at_us = 0;
+};
 struct RulesChanged {};
 // When could this start at the earliest? Answered at once by the stepping thread.
 struct Asked {
   Record record;
   std::shared_ptr<std::promise<schedule::Guess>> answer;
 };
-using News = std::variant<Submitted, Wished, Started, KeptAll, Seen, NodesSeen, RulesChanged, UsedSeen, Scaled, Asked>;
+using News =
+    std::variant<Submitted, Wished, Started, KeptAll, Seen, NodesSeen, RulesChanged, UsedSeen, Saved, Scaled, Asked>;
 
 // What the dispatcher last knew, for whoever looks. Immutable.
 struct Outlook {
@@ -192,6 +197,7 @@ class Dispatcher {
   void take(NodesSeen&& news);
   void take(RulesChanged&& news);
   void take(UsedSeen&& news);
+  void take(Saved&& news);
   void take(Scaled&& news);
   void take(Asked&& news);
 

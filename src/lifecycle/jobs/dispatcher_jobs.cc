@@ -86,8 +86,10 @@ void Dispatcher::apply(Live& live, const Event& event) {
     for (const auto& place : made.spent->places) tasks += place.tasks;
     probe_.cpu_seconds.Increment(seconds * record.spec->cpus * static_cast<double>(tasks));
     probe_.gpu_seconds.Increment(seconds * record.spec->gpus * static_cast<double>(tasks));
-    if (made.spent->reason != "finished" && made.spent->reason != "checkpointed")
-      probe_.lost_cpu_seconds.Increment(seconds * record.spec->cpus * static_cast<double>(tasks));
+    const auto& spent = *made.spent;
+    const auto lost =
+        static_cast<double>(lost_us(spent.reason, spent.started_us, spent.ended_us, spent.saved_us)) / 1e6;
+    probe_.lost_cpu_seconds.Increment(lost * record.spec->cpus * static_cast<double>(tasks));
     if (made.spent->reason == "node_lost") probe_.lost.Increment();
     if (parts_.learn) parts_.learn(record, *made.spent);
     change.spent.push_back(std::move(*made.spent));

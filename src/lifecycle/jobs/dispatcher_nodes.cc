@@ -52,7 +52,10 @@ void Dispatcher::take(RulesChanged&&) {
 void Dispatcher::set_queues() {
   auto queues = rules_.queues;
   if (restoring_)
-    for (auto& queue : queues) queue.limit.reset();
+    for (auto& queue : queues) {
+      queue.limit.reset();
+      queue.guaranteed.reset();
+    }
   std::set<std::string> names;
   for (const auto& queue : queues) names.insert(queue.name);
   const auto keep = [&](const std::string& name) {

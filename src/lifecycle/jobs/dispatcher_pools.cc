@@ -45,6 +45,16 @@ void Dispatcher::take(UsedSeen&& news) {
   }
 }
 
+// Written with the next change of the job, as a restart looks again. Nothing needs planning for it: it counts once the
+// job is in the way of another.
+void Dispatcher::take(Saved&& news) {
+  auto* live = find(news.job);
+  if (!live || live->record.life.epoch != news.epoch || !is_placed(live->record.life.phase)) return;
+  auto& saved = live->record.life.checkpointed_us;
+  saved = std::max(saved, std::min(news.at_us, now_.count()));  // the job sets the times of its files
+  if (state_.running(news.job)) state_.checkpointed(news.job, Micros(saved));
+}
+
 void Dispatcher::look_at_pools() {
   if (now_ < pools_due_ || !Pools::has_work(rules_)) return;
   pools_due_ = now_ + options_.pools_every;

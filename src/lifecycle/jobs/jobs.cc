@@ -10,6 +10,7 @@
 #include "foundation/base/log.h"
 #include "foundation/sys/power.h"
 #include "lifecycle/jobs/hooks.h"
+#include "lifecycle/jobs/together.h"
 
 namespace falaj::jobs {
 namespace {
@@ -239,13 +240,13 @@ Jobs::~Jobs() {
 
 void Jobs::follow_also(Record record) {
   const auto every = record.spec->checkpoint.store_us;
-  if (record.life.run_id.empty() && every == 0) return;
+  if (record.life.run_id.empty() && every == 0 && !record.spec->preemptible) return;
   const auto id = record.id;
   const auto next = parts_.clock.wall() + sys::Micros(every);
   Lock lock(mu_);
   auto& followed = followed_[id];
   const bool storing = followed.storing;  // of the attempt before
-  followed = {std::move(record), 0, std::move(followed.stored), next, storing};
+  followed = {std::move(record), 0, std::move(followed.stored), next, storing, 0};
 }
 
 // A copy of what its checkpoint directory has now, by whoever has time.
@@ -287,6 +288,11 @@ void Jobs::follow() {
   for (auto& one : all) {
     if (one.record.spec->checkpoint.store_us > 0 && one.store_next <= parts_.clock.wall())
       store_checkpoint(one.record.id);
+    const auto& life = one.record.life;
+    if (const auto saved = launches_.saved_us(one.record); saved > one.saved_us) {
+      one.saved_us = saved;
+      dispatcher_->tell(Saved{one.record.id, life.epoch, saved});
+    }
     try {
       one.offset = launches_.follow(one.record, one.offset);
     } catch (const std::exception& e) {
@@ -295,8 +301,10 @@ void Jobs::follow() {
     }
     Lock lock(mu_);
     if (const auto found = followed_.find(one.record.id);
-        found != followed_.end() && found->second.record.life.epoch == one.record.life.epoch)
+        found != followed_.end() && found->second.record.life.epoch == life.epoch) {
       found->second.offset = one.offset;
+      found->second.saved_us = one.saved_us;
+    }
   }
 }
 
@@ -465,7 +473,8 @@ void Jobs::learn(const Record& record, const Spent& spent) {
 
 // ---- submitting
 
-void Jobs::check_new(const Where& where, const NewJob& job, const Rules& rules, Faults& faults) {
+void Jobs::check_new(const Where& where, const NewJob& job, const Rules& rules, const std::set<std::string>& together,
+                     Faults& faults) {
   check(job.spec, faults);
   check(job.spec, where.tenant.str(), rules, faults);
   const auto snapshot = parts_.directory.snapshot();
@@ -485,7 +494,7 @@ void Jobs::check_new(const Where& where, const NewJob& job, const Rules& rules, 
   for (const auto& [list, at] :
        {std::pair(&job.spec.after.ok, "spec.after.ok"), {&job.spec.after.any, "spec.after.any"}})
     for (std::size_t i = 0; i < list->size(); ++i)
-      if (faults.empty() && !store_.is_in(where, (*list)[i]))
+      if (faults.empty() && !together.contains((*list)[i]) && !store_.is_in(where, (*list)[i]))
         faults.push_back({fmt::format("{}[{}]", at, i), fmt::format("no job {} in this project", (*list)[i])});
 }
 
@@ -525,10 +534,15 @@ std::vector<Record> Jobs::prepare(const Where& where, const std::string& owner, 
     throw Error(Code::not_found, fmt::format("no project {}/{}", where.tenant.str(), where.project.str()));
   const auto rules = this->rules();
   Faults faults;
+  std::vector<IdBits> ids;  // of each, or of its array
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < jobs.size(); ++i) names.push_back(format_id(ids.emplace_back(ids_.next())));
+  link_by_name(jobs, names, place_of, faults);
+  const std::set<std::string> together(names.begin(), names.end());
   std::size_t many = 0;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     Faults own;
-    check_new(where, jobs[i], *rules, own);
+    check_new(where, jobs[i], *rules, together, own);
     // Each asks the dispatcher: of many, what the first could not do is enough to know.
     if (own.empty() && i < kDeadlinesAsked && !jobs[i].spec.deadline.empty())
       check_deadline(where, owner, jobs[i], *rules, own);
@@ -543,9 +557,10 @@ std::vector<Record> Jobs::prepare(const Where& where, const std::string& owner, 
     throw Error(Code::exhausted, fmt::format("{} jobs are waiting or running: try again later", outlook->pending));
   std::vector<Record> out;
   out.reserve(many);
-  for (auto& job : jobs) {
+  for (std::size_t at = 0; at < jobs.size(); ++at) {
+    auto& job = jobs[at];
     const auto count = job.spec.array ? job.spec.array->count : 1;
-    const auto array = job.spec.array ? format_id(ids_.next()) : "";
+    const auto array = job.spec.array ? names[at] : "";
     Record record;
     record.where = where;
     record.name = std::move(job.name);
@@ -557,7 +572,7 @@ std::vector<Record> Jobs::prepare(const Where& where, const std::string& owner, 
     record.life.why = "submitted by " + owner;
     record.life.not_before_us = parse_time(record.spec->not_before).value_or(0);
     for (std::int64_t i = 0; i < count; ++i) {
-      record.id = ids_.next<schedule::JobTag>();
+      record.id = array.empty() ? JobId{ids[at]} : ids_.next<schedule::JobTag>();
       record.array_index = i;
       out.push_back(record);
     }

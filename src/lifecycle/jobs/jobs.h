@@ -114,7 +114,8 @@ class Jobs {
   // Now and then: drops what ended jobs left behind long ago, and jobs that a RetentionPolicy keeps no longer.
   void upkeep();
   std::size_t retain();  // the latter alone; how many went
-  // Every few seconds: what running jobs told meanwhile goes into their runs.
+  // Every few seconds: what running jobs told meanwhile goes into their runs, and when they last saved what they did
+  // is known to the dispatcher.
   void follow() EXCLUDES(mu_);
 
  private:
@@ -124,7 +125,9 @@ class Jobs {
   execute::Executor& executor(const std::string& name) const;
   void hand_over(const Record& record, execute::Launch& launch);
   std::shared_ptr<const Rules> rules() EXCLUDES(mu_);
-  void check_new(const Where& where, const NewJob& job, const Rules& rules, Faults& faults);
+  // `together`: the ids of those that are submitted with it.
+  void check_new(const Where& where, const NewJob& job, const Rules& rules, const std::set<std::string>& together,
+                 Faults& faults);
   void check_deadline(const Where& where, const std::string& owner, const NewJob& job, const Rules& rules,
                       Faults& faults) EXCLUDES(mu_);
   std::string zone_of(const Where& where) const;
@@ -162,8 +165,10 @@ class Jobs {
     std::string stored{};       // of its checkpoint, as Launches::store_checkpoint told
     sys::Micros store_next{0};  // when its checkpoint is stored again
     bool storing = false;       // that is under way
+    std::int64_t saved_us = 0;  // when its checkpoint last changed, as the dispatcher knows
   };
-  std::map<JobId, Followed> followed_ GUARDED_BY(mu_);  // jobs that run, and have a run or store checkpoints
+  // Jobs that run, and have a run, store checkpoints or may be stopped for others.
+  std::map<JobId, Followed> followed_ GUARDED_BY(mu_);
 };
 
 }  // namespace falaj::jobs

@@ -44,6 +44,7 @@ class JobsTest : public testing::Test {
   void make() {
     JobsOptions options;
     options.launch.directory = dir / "jobs";
+    options.launch.isolation_min = isolation_min;
     options.launch.url = [] { return "http://127.0.0.1:1"; };
     options.dispatcher.idle_after = std::chrono::minutes(2);
     options.usage_every = seconds(10);
@@ -70,12 +71,17 @@ class JobsTest : public testing::Test {
     ADD_FAILURE() << "it never came: " << json::serialize(encode(jobs->job(kFlights, id).life));
     return jobs->job(kFlights, id);
   }
+  void apply(const std::string& yaml) {
+    resources->apply(base.act("resource.apply"), resource::read_documents("some", yaml),
+                     [](std::string_view, const iam::Scope&) { return std::nullopt; });
+  }
   static bool over(const Record& record) { return has_ended(record.life.phase); }
   static bool runs(const Record& record) { return record.life.phase == Phase::running; }
 
   static inline const Where kFlights = vault::VaultFixture::kFlights;
   static constexpr sys::Micros kPatience = seconds(60);
   const sys::RealClock real;
+  execute::Isolation isolation_min = execute::Isolation::isolated;
   sys::TempDir dir;
   vault::VaultFixture base;
   std::shared_ptr<Bell> bell = std::make_shared<Bell>();
@@ -363,10 +369,6 @@ TEST_F(JobsTest, AHookBringsANodeForAJobThatNoneHolds) {
   const auto hook = dir / "hooks/more";
   std::ofstream(hook) << "#!/bin/sh\necho \"$@\" >>asked\n";
   fs::permissions(hook, fs::perms::owner_all);
-  const auto apply = [&](const std::string& yaml) {
-    resources->apply(base.act("resource.apply"), resource::read_documents("pools", yaml),
-                     [](std::string_view, const iam::Scope&) { return std::nullopt; });
-  };
   apply(
       "{apiVersion: falaj/v1, kind: NodePool, metadata: {name: cloud}, spec: {nodes: ['c*'], scaling: hooks, max: 2,"
       " costPerHour: 36, warmUp: 20h, idleAfter: 1m, steadyFor: 0s, shape: {cpus: 8, memory: 8GiB}, hooks: {up: more, "
@@ -518,6 +520,72 @@ TEST(Due, OnlyTheNewestOfTheTimesThatPassedCounts) {
   EXPECT_FALSE(due(hourly, at("2026-01-01T10:00:00Z"), at("2026-01-01T10:59:59Z")));
   EXPECT_EQ(due(hourly, at("2026-01-01T10:00:00Z"), at("2026-01-01T11:00:00Z")), at("2026-01-01T11:00:00Z"));
   EXPECT_EQ(due(hourly, at("2026-01-01T10:00:00Z"), at("2026-01-08T10:30:00Z")), at("2026-01-08T10:00:00Z"));
+}
+
+TEST_F(JobsTest, WhatAQueueMayHoldIsWhatItsResourceNames) {
+  apply(
+      "{apiVersion: falaj/v1, kind: Queue, metadata: {name: plain}, spec: {limit: {gpus: 0, cpus: 8}, guaranteed: "
+      "{cpus: "
+      "4}}}");
+  const auto rules = read_rules(*resources, {"local"});
+  const auto plain =
+      std::find_if(rules.queues.begin(), rules.queues.end(), [](const auto& q) { return q.name == "plain"; });
+  ASSERT_NE(plain, rules.queues.end());
+  using schedule::kUnbounded;
+  EXPECT_EQ(plain->limit, (schedule::Amounts{8000, kUnbounded, kUnbounded, 0}));
+  EXPECT_EQ(plain->guaranteed, (schedule::Amounts{4000, kUnbounded, kUnbounded, 0}));
+}
+
+TEST_F(JobsTest, OfTwoJobsTheOneThatSavedItsWorkLastIsStopped) {
+  apply("{apiVersion: falaj/v1, kind: PriorityClass, metadata: {name: urgent}, spec: {value: 100, preempts: true}}");
+  executor->run_for(seconds(100'000), seconds(100'000));
+  FakeFaults faults;
+  faults.saves = 0;  // they are gone at once when they are told to stop
+  executor->set_faults(faults);
+  JobSpec spec;
+  spec.cpus = 2;
+  spec.preemptible = true;
+  spec.run.make = false;
+  const auto older = submit(spec)[0].id;
+  after(older, runs, false);
+  base.clock.advance(seconds(600));
+  const auto newer = submit(spec)[0].id;
+  after(newer, runs, false);
+  base.clock.advance(seconds(600));
+  const auto file = fs::path(dir / ("jobs/" + older.str() + "/checkpoint/rank0/7"));
+  fs::create_directory(file.parent_path());
+  std::ofstream(file) << "weights";
+  const std::chrono::sys_time<sys::Micros> now(base.clock.wall());
+  for (const auto& path : {file, file.parent_path()})
+    fs::last_write_time(path, fs::file_time_type::clock::from_sys(now));
+  jobs->follow();
+  spec.priority_class = "urgent";
+  spec.preemptible = false;
+  const auto urgent = submit(spec)[0].id;
+  after(urgent, runs);
+  EXPECT_EQ(jobs->job(kFlights, older).life.preemptions, 1);
+  EXPECT_EQ(jobs->job(kFlights, newer).life.preemptions, 0);
+  const auto used = jobs->usage(kFlights.scope(), UsageBy::job, 0, base.clock.wall().count());
+  const auto lost = std::find_if(used.begin(), used.end(), [&](const auto& u) { return u.key == older.str(); });
+  ASSERT_NE(lost, used.end());
+  EXPECT_GE(lost->cpu_allocated_seconds, 2 * 1200);
+  EXPECT_LT(lost->lost_seconds, lost->cpu_allocated_seconds - 2 * 1199);  // what it did before it saved is not lost
+}
+
+TEST_F(JobsTest, NoJobStartsWeakerThanItsTenantAccepts) {
+  executor->keep_apart(execute::Isolation::restricted);
+  isolation_min = execute::Isolation::restricted;
+  jobs.reset();
+  make();
+  EXPECT_EQ(after(submit({})[0].id, over).life.phase, Phase::succeeded);
+  auto tenant = *base.directory->snapshot()->find<iam::Tenant>("acme");
+  tenant.isolation_min = "contained";
+  base.declare(tenant);
+  const auto refused = after(submit({})[0].id, over);
+  EXPECT_EQ(refused.life.phase, Phase::failed);
+  ASSERT_TRUE(refused.life.end.has_value());
+  EXPECT_EQ(refused.life.end->reason, "not_started");
+  EXPECT_NE(refused.life.why.find("contained is asked for"), std::string::npos) << refused.life.why;
 }
 
 }  // namespace

@@ -112,8 +112,10 @@ struct Shape<jobs::QueueSpec> {
   static Fields fields() {
     return {field("parent", &T::parent, "The queue it is a part of; a tenant's queue must have one.").length(0, 63),
             field("weight", &T::weight, "Its share beside its neighbours.").range(0, 1'000'000),
-            field("guaranteed", &T::guaranteed, "What it gets back when it asks, whoever holds it."),
-            field("limit", &T::limit, "Never more than this, with all that is below it."),
+            field("guaranteed", &T::guaranteed,
+                  "What it and all below it get back when they ask, whoever holds it. GPUs that are absent are none."),
+            field("limit", &T::limit,
+                  "Never more than this, with all that is below it. 0 is none; what is absent is not bounded."),
             field("borrows", &T::borrows, "May hold more than guaranteed while others leave it unused."),
             field("tenants", &T::tenants, "Who may use it; everybody when absent.")
                 .length(0, 1000)
@@ -134,7 +136,9 @@ struct Shape<jobs::PriorityClassSpec> {
                   "A job of it that was stopped for another is left alone for so long.")
                 .duration()
                 .range(0, jobs::kYearUs),
-            field("preemptionsMax", &T::preemptions_max, "A job of it is stopped for others at most so often.")
+            field("preemptionsMax", &T::preemptions_max,
+                  "A job of it is stopped for urgent ones at most so often. Beyond it, for what a queue is "
+                  "guaranteed, each time doubles preemptCooldown.")
                 .range(0, 1'000'000),
             field("tenants", &T::tenants, "Who may use it; everybody when absent.")
                 .length(0, 1000)

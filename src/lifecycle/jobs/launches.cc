@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kTokenFile = "token";
 constexpr std::int64_t kTokenLifeUs = std::int64_t{7} * 86'400 * kSecondUs, kTokenSlackUs = 3600 * kSecondUs;
 constexpr std::size_t kToldPiece = 1 << 20;
+constexpr int kSavedFilesMax = 1000;  // looked at for when a checkpoint changed
 // What the token of a job is good for, in its project: to log into runs. It is never worth more than its owner.
 const std::vector<std::string> kTokenActions = {"experiment.read", "experiment.write", "run.read",
                                                 "run.write",       "model.read",       "model.write"};
@@ -80,6 +81,13 @@ std::string Launches::home(const Record& record) const {
   return fmt::format("{}/{}", other ? other->directory : options_.directory, record.id.str());
 }
 
+// As it is declared now: what was submitted before it was raised starts no weaker either.
+execute::Isolation Launches::isolation_of_tenant(const Record& record) const {
+  const auto snapshot = parts_.directory.snapshot();
+  const auto* tenant = snapshot->find<iam::Tenant>(record.where.tenant.str());
+  return tenant ? isolation_named(tenant->isolation_min) : execute::Isolation::none;
+}
+
 Launches::Prepared Launches::prepare(const Record& record) {
   const auto& spec = *record.spec;
   const auto at = home(record);
@@ -117,8 +125,8 @@ Launches::Prepared Launches::prepare(const Record& record) {
   launch.spares = static_cast<int>(std::min<std::int64_t>(spec.spares, std::ssize(launch.tasks) - 1));
   launch.limits = {std::llround(spec.cpus * 1000), spec.memory_bytes, spec.disk_bytes, spec.processes};
   const auto* other = elsewhere(record);
-  launch.isolation_min =
-      std::max(other ? other->isolation_min : options_.isolation_min, isolation_named(spec.isolation));
+  launch.isolation_min = std::max({other ? other->isolation_min : options_.isolation_min,
+                                   isolation_named(spec.isolation), isolation_of_tenant(record)});
   launch.network = spec.network == "host" ? execute::Network::host : execute::Network::none;
   launch.time_limit = sys::Micros(spec.time_limit_us);
   launch.grace = sys::Micros(spec.grace_us);
@@ -345,6 +353,22 @@ std::int64_t Launches::follow(const Record& record, std::int64_t offset) {
     }
     offset += static_cast<std::int64_t>(end + 1);
   }
+}
+
+std::int64_t Launches::saved_us(const Record& record) const {
+  std::int64_t newest = 0;
+  std::error_code gone;  // files come and go meanwhile
+  fs::recursive_directory_iterator at(home(record) + "/checkpoint", gone);
+  for (int looks = 0; !gone && at != fs::recursive_directory_iterator() && looks < kSavedFilesMax; ++looks) {
+    std::error_code error;
+    const auto time = at->is_symlink(error) ? fs::file_time_type::min() : at->last_write_time(error);
+    if (!error && time != fs::file_time_type::min()) {
+      const auto wall = fs::file_time_type::clock::to_sys(time).time_since_epoch();
+      newest = std::max(newest, std::chrono::duration_cast<sys::Micros>(wall).count());
+    }
+    at.increment(gone);
+  }
+  return newest;
 }
 
 void Launches::keep(const Record& record) {

@@ -84,6 +84,9 @@ class Launches {
   Prepared prepare(const Record& record);
   // Logs what it told since `offset` into its run and returns where to go on; the same twice has no effect.
   std::int64_t follow(const Record& record, std::int64_t offset);
+  // When its checkpoint directory last changed; 0: nothing is in it. Of a directory of many files only some are looked
+  // at, and all that lie in it come and go with its own time.
+  std::int64_t saved_us(const Record& record) const;
   // An attempt runs no more: what it could call us with is worth nothing from now on.
   void ended(const std::string& executor, const std::string& attempt);
   // Puts a copy of its checkpoint into the vault, as StoredCheckpoints::store.
@@ -96,6 +99,7 @@ class Launches {
  private:
   const ElsewhereOptions* elsewhere(const Record& record) const;
   std::string home(const Record& record) const;
+  execute::Isolation isolation_of_tenant(const Record& record) const;
   std::size_t sweep(const std::string& directory, const std::function<bool(JobId)>& is_live,
                     std::int64_t unchanged_since_us);
   track::NewRun new_run(const Record& record) const;

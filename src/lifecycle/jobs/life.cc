@@ -239,7 +239,8 @@ class Step {
                        end.cpu_us,
                        end.memory_peak_bytes,
                        0,
-                       0};
+                       0,
+                       l.checkpointed_us};
     out_.effects.push_back(then);
     judge(ending, end);
   }

@@ -10,6 +10,7 @@
 // An attempt is one try of a job, named "<job>.<epoch>". The epoch counts up before anything is started, and what is
 // told of an older one changes nothing: a job never runs twice at once.
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -146,9 +147,17 @@ struct Spent {
   std::vector<Place> places;
   std::string executor, reason;
   std::int64_t cpu_us = 0, memory_peak_bytes = 0;
-  double cost = 0;           // by what nodes of their pools cost; known to the dispatcher
-  double energy_joules = 0;  // of processors; the same; 0: nobody counts
+  double cost = 0;            // by what nodes of their pools cost; known to the dispatcher
+  double energy_joules = 0;   // of processors; the same; 0: nobody counts
+  std::int64_t saved_us = 0;  // what it did before then is in its checkpoint; 0 = nothing is
 };
+
+// For how long it worked in vain: since its checkpoint changed, where it neither ended well nor saved all.
+inline std::int64_t lost_us(std::string_view reason, std::int64_t started_us, std::int64_t ended_us,
+                            std::int64_t saved_us) {
+  if (reason == "finished" || reason == "checkpointed") return 0;
+  return std::max<std::int64_t>(ended_us - std::max(started_us, saved_us), 0);
+}
 
 struct Next {
   Life life;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,13 +13,13 @@ namespace {
 using schedule::Micros;
 
 constexpr std::string_view kDefaultQueue = "default";
-constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max() / 4;  // sums of it do not overflow
 
 std::int64_t millis(double amount) { return std::llround(amount * 1000); }
 
-schedule::Amounts amounts(const AmountsSpec& spec, std::int64_t absent) {
-  return {spec.cpus ? millis(*spec.cpus) : absent, spec.memory_bytes.value_or(absent), spec.disk_bytes.value_or(absent),
-          spec.gpus ? millis(*spec.gpus) : absent};
+schedule::Amounts amounts(const AmountsSpec& spec, std::int64_t absent_gpus) {
+  using schedule::kUnbounded;
+  return {spec.cpus ? millis(*spec.cpus) : kUnbounded, spec.memory_bytes.value_or(kUnbounded),
+          spec.disk_bytes.value_or(kUnbounded), spec.gpus ? millis(*spec.gpus) : absent_gpus};
 }
 
 bool may_use(const std::vector<std::string>& tenants, const std::string& tenant) {
@@ -89,8 +88,8 @@ Rules read_rules(resource::Resources& resources, std::vector<std::string> execut
     queue.parent = spec.parent;
     queue.weight = spec.weight;
     queue.borrows = spec.borrows;
-    if (spec.guaranteed) queue.guaranteed = amounts(*spec.guaranteed, spec.borrows ? 0 : kUnlimited);
-    if (spec.limit) queue.limit = amounts(*spec.limit, kUnlimited);
+    if (spec.guaranteed) queue.guaranteed = amounts(*spec.guaranteed, 0);
+    if (spec.limit) queue.limit = amounts(*spec.limit, schedule::kUnbounded);
     out.queue_users[queue.name] = spec.tenants;
     if (!spec.executor.empty()) out.queue_executors[queue.name] = spec.executor;
     if (m.tenant.empty())

@@ -45,8 +45,10 @@ execute::Node node(const std::string& name, const std::string& zone, int cpus, i
 Rules rules() {
   Rules out;
   out.executors = {"local", "far"};
-  const auto queue = [&](const std::string& name, const std::string& parent, std::optional<schedule::Amounts> limit) {
+  using Bounds = std::optional<schedule::Amounts>;
+  const auto queue = [&](const std::string& name, const std::string& parent, Bounds limit, Bounds guaranteed = {}) {
     schedule::Queue made;
+    made.guaranteed = guaranteed;
     made.name = name;
     made.parent = parent;
     made.limit = limit;
@@ -56,6 +58,10 @@ Rules rules() {
   queue("default", "", std::nullopt);
   queue("team", "", schedule::Amounts{10'000, 64 * kGiB, 1000 * kGiB, 8000});
   queue("urgent", "team", std::nullopt);
+  constexpr auto kAny = schedule::kUnbounded;
+  queue("owner", "", std::nullopt, schedule::Amounts{8000, kAny, kAny, 2000});
+  queue("owner-part", "owner", std::nullopt);
+  queue("plain", "owner", schedule::Amounts{kAny, kAny, kAny, 0});
   out.classes["low"] = {0, false, true, {}};
   out.classes["high"] = {100, true, false, {}};
   out.default_class = "low";
@@ -289,7 +295,9 @@ class World {
       if (record.spec->array && record.spec->array->parallel > 0 &&
           ++arrays[record.array] > record.spec->array->parallel)
         violations_.push_back(fmt::format("array {} runs too many at once", record.array));
-      if (record.spec->queue == "default") continue;
+      if (record.spec->queue == "plain" && record.spec->gpus > 0)
+        violations_.push_back("a queue that may have no GPU has one");
+      if (record.spec->queue != "team" && record.spec->queue != "urgent") continue;
       for (const auto& place : record.life.places) {
         team.cpu_millis += std::llround(record.spec->cpus * 1000) * place.tasks;
         team.gpu_millis += std::llround(record.spec->gpus * 1000) * place.tasks;
@@ -332,7 +340,7 @@ class World {
     if (chance(0.2))
       spec.tasks_min = 1 + static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(spec.tasks)));
     if (chance(0.3)) spec.gpus = one_of(std::vector<double>{0.25, 0.5, 1, 2});
-    spec.queue = one_of(std::vector<std::string>{"default", "team", "urgent"});
+    spec.queue = one_of(std::vector<std::string>{"default", "team", "urgent", "owner-part", "plain"});
     if (spec.queue == "urgent") spec.priority_class = "high";
     spec.executor = one_of(std::vector<std::string>{"local", "far"});
     spec.preemptible = chance(0.5);

@@ -100,8 +100,9 @@ void check_after(const JobSpec& spec, Faults& faults) {
       try {
         parse_id((*list)[i]);
       } catch (const Error&) {
-        faults.push_back(
-            {fmt::format("{}[{}]", at, i), fmt::format("must be the id of a job, not '{}'", (*list)[i].substr(0, 40))});
+        faults.push_back({fmt::format("{}[{}]", at, i),
+                          fmt::format("must be the id of a job, or the name of one submitted with it, not '{}'",
+                                      (*list)[i].substr(0, 40))});
       }
     }
 }

@@ -156,9 +156,12 @@ struct Shape<jobs::AfterSpec> {
   using T = jobs::AfterSpec;
   static constexpr std::string_view name = "AfterSpec";
   static Fields fields() {
-    return {field("ok", &T::ok, "Jobs or arrays that must have succeeded; when one did not, this one fails.")
-                .length(0, 1000),
-            field("any", &T::any, "Jobs or arrays that must have ended, however.").length(0, 1000)};
+    return {
+        field("ok", &T::ok,
+              "Jobs or arrays that must have succeeded; when one did not, this one fails. By id, or by the name of "
+              "one that is submitted in the same call.")
+            .length(0, 1000),
+        field("any", &T::any, "Jobs or arrays that must have ended, however; named in the same way.").length(0, 1000)};
   }
 };
 template <>

@@ -43,6 +43,7 @@ constexpr sql::Migration kMigrations[] = {
      "ALTER TABLE job_spent ADD COLUMN limit_us BIGINT NOT NULL DEFAULT 0;"
      "ALTER TABLE job_spent ADD COLUMN deadline_us BIGINT NOT NULL DEFAULT 0"},
     {3, "jobs", "ALTER TABLE job_spent ADD COLUMN energy_joules DOUBLE PRECISION NOT NULL DEFAULT 0"},
+    {4, "jobs", "ALTER TABLE job_spent ADD COLUMN saved_us BIGINT NOT NULL DEFAULT 0"},
 };
 
 Record read_record(const sql::Row& row, const std::shared_ptr<const JobSpec>& shared) {
@@ -131,8 +132,8 @@ void write_spent(sql::Writer& writer, const Record& record, const std::string& i
   writer.execute(
       "INSERT INTO job_spent(job, epoch, tenant, project, owner, queue, started_us, ended_us, reason, tasks, cpu_us,"
       " memory_peak_bytes, cpu_millis, memory_bytes, gpu_millis, cost,"
-      " name, submitted_us, limit_us, deadline_us, energy_joules)"
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+      " name, submitted_us, limit_us, deadline_us, energy_joules, saved_us)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
       " ON CONFLICT (job, epoch) DO NOTHING",
       {std::string_view(id),
        spent.epoch,
@@ -154,7 +155,8 @@ void write_spent(sql::Writer& writer, const Record& record, const std::string& i
        record.submitted_us,
        spec.time_limit_us,
        parse_time(spec.deadline).value_or(0),
-       spent.energy_joules});
+       spent.energy_joules,
+       spent.saved_us});
 }
 
 // A life as it is stored.
@@ -444,7 +446,8 @@ std::vector<Usage> Store::usage(const iam::Scope& scope, UsageBy by, std::int64_
   database_.read([&](sql::Reader& reader) {
     reader.query(
         "SELECT job, tenant, project, owner, queue, started_us, ended_us, reason, cpu_us, cpu_millis, memory_bytes,"
-        " gpu_millis, cost, energy_joules FROM job_spent WHERE ended_us > ? AND started_us < ? AND (? = '' OR tenant = "
+        " gpu_millis, cost, energy_joules, saved_us FROM job_spent WHERE ended_us > ? AND started_us < ? AND (? = '' "
+        "OR tenant = "
         "?)"
         " AND (? = '' OR project = ?) ORDER BY job, epoch",
         {from_us, until_us, scope.tenant(), scope.tenant(), scope.project(), scope.project()},
@@ -462,15 +465,17 @@ std::vector<Usage> Store::usage(const iam::Scope& scope, UsageBy by, std::int64_
           const auto began = std::max(row.integer(5), from_us), ended = std::min(row.integer(6), until_us);
           const double seconds = static_cast<double>(std::max<std::int64_t>(ended - began, 0)) / 1e6;
           const double allocated = seconds * static_cast<double>(row.integer(9)) / 1000;
-          sum.cpu_seconds += static_cast<double>(row.integer(8)) / 1e6;
+          // Of one that lies only partly within the time only that part counts, of everything alike.
+          const double all = static_cast<double>(std::max<std::int64_t>(row.integer(6) - row.integer(5), 1)) / 1e6;
+          const double within = std::min(seconds / all, 1.0);
+          sum.cpu_seconds += within * static_cast<double>(row.integer(8)) / 1e6;
           sum.cpu_allocated_seconds += allocated;
           sum.memory_gib_seconds += seconds * static_cast<double>(row.integer(10)) / static_cast<double>(1 << 30);
           sum.gpu_seconds += seconds * static_cast<double>(row.integer(11)) / 1000;
-          const double all = static_cast<double>(std::max<std::int64_t>(row.integer(6) - row.integer(5), 1)) / 1e6;
-          sum.cost += row.real(12) * std::min(seconds / all, 1.0);
-          sum.energy_joules += row.real(13);
-          const auto reason = row.text(7);
-          if (reason != "finished" && reason != "checkpointed") sum.lost_seconds += allocated;
+          sum.cost += within * row.real(12);
+          sum.energy_joules += within * row.real(13);
+          const auto lost = lost_us(row.text(7), began, ended, row.integer(14));
+          sum.lost_seconds += static_cast<double>(lost) / 1e6 * static_cast<double>(row.integer(9)) / 1000;
         });
   });
   std::vector<Usage> out;

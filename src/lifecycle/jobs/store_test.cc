@@ -102,7 +102,17 @@ TEST_P(StoreTest, KeepsEveryTransitionAndWhatWasSpent) {
   EXPECT_DOUBLE_EQ(usage[0].cpu_allocated_seconds, 40);  // two tasks of two processors
   EXPECT_DOUBLE_EQ(usage[0].lost_seconds, 40);
   EXPECT_DOUBLE_EQ(usage[0].energy_joules, 45);
-  EXPECT_DOUBLE_EQ(store.usage(kFlights.scope(), UsageBy::job, 5'000'000, 100'000'000).at(0).cpu_allocated_seconds, 20);
+  const auto half = store.usage(kFlights.scope(), UsageBy::job, 5'000'000, 100'000'000).at(0);
+  EXPECT_DOUBLE_EQ(half.cpu_allocated_seconds, 20);
+  EXPECT_DOUBLE_EQ(half.cpu_seconds, 1.5);
+  EXPECT_DOUBLE_EQ(half.energy_joules, 22.5);
+  EXPECT_DOUBLE_EQ(half.lost_seconds, 20);
+  change.transitions.clear();
+  change.spent[0].epoch = 2;
+  change.spent[0].saved_us = 8'000'000;
+  store.write({&change, 1});
+  EXPECT_DOUBLE_EQ(store.usage(kFlights.scope(), UsageBy::job, 0, 100'000'000).at(0).lost_seconds, 40 + 8);
+  EXPECT_DOUBLE_EQ(store.usage(kFlights.scope(), UsageBy::job, 0, 9'000'000).at(0).lost_seconds, 36 + 4);
   EXPECT_TRUE(store.usage(kMaps.scope(), UsageBy::owner, 0, 100'000'000).empty());
 }
 

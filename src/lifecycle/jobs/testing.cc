@@ -66,6 +66,12 @@ void FakeExecutor::start(const execute::Launch& launch) {
       attempt.by_itself.reason = Reason::signalled;
       attempt.by_itself.signal = 11;
     }
+    if (launch.isolation_min > apart_) {
+      attempt.ends = attempt.started;
+      attempt.by_itself.reason = Reason::not_started;
+      attempt.by_itself.message = fmt::format("isolation here is {} at most, and {} is asked for",
+                                              execute::name_of(apart_), execute::name_of(launch.isolation_min));
+    }
     check_room(attempt);
     starts_ += 1;
     launches_[std::string(job_of_attempt(launch.attempt))] = launch.attempt;
@@ -74,6 +80,11 @@ void FakeExecutor::start(const execute::Launch& launch) {
     changed_.notify_all();
   }
   if (happens(faults_.answer_lost)) throw Error(Code::unavailable, "the executor's answer was lost");
+}
+
+void FakeExecutor::keep_apart(execute::Isolation most) {
+  Lock lock(mu_);
+  apart_ = most;
 }
 
 void FakeExecutor::check_room(const Attempt& attempt) {

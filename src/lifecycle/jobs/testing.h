@@ -53,7 +53,8 @@ class FakeExecutor final : public execute::Executor {
   void run_for(execute::Micros least, execute::Micros most);  // how long attempts take
   void lose_node(const std::string& name);                    // with all that runs on it
   void set_node(const std::string& name, bool up);
-  void set_busy(double part);  // of a processor that an attempt uses
+  void set_busy(double part);                // of a processor that an attempt uses
+  void keep_apart(execute::Isolation most);  // what asks for more is not started; isolated at first
   void add_node(execute::Node node);
   void remove_node(const std::string& name);  // which must be idle
   void set_faults(FakeFaults faults);
@@ -92,6 +93,7 @@ class FakeExecutor final : public execute::Executor {
   std::vector<std::string> violations_ GUARDED_BY(mu_);
   execute::Micros least_ GUARDED_BY(mu_), most_ GUARDED_BY(mu_);
   double busy_ GUARDED_BY(mu_) = 1;
+  execute::Isolation apart_ GUARDED_BY(mu_) = execute::Isolation::isolated;
   std::map<std::string, execute::Used, std::less<>> used_ GUARDED_BY(mu_);
   std::size_t starts_ GUARDED_BY(mu_) = 0;
   std::uint64_t version_ GUARDED_BY(mu_) = 0;

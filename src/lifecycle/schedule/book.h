@@ -148,7 +148,10 @@ inline bool is_guess(const RunningEntry& entry) {
 }
 Amounts times(const Amounts& amounts, int tasks);
 Amounts plus(const Amounts& a, const Amounts& b, int sign = 1);
-bool within(const Amounts& a, const Amounts& limit);
+// Whether one that holds `held` may have `more` of everything that `more` asks for.
+bool may_add(const Amounts& held, const Amounts& more, const Amounts& bound);
+// Whether `more` asks for something that is bounded.
+bool is_about(const Amounts& bound, const Amounts& more);
 // What a queue holds and lately held, as parts of the cluster, at `now`.
 double lately_at(const QueueEntry& queue, Micros now, Micros half_life);
 Micros patience_of(const Book& book, const Job& job);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -33,6 +34,9 @@ struct Amounts {
   std::int64_t gpu_millis = 0;  // of a task: below 1000 a share of one device, otherwise whole devices
   friend bool operator==(const Amounts&, const Amounts&) = default;
 };
+
+// Of a queue's bound: however much there is of it. Sums of it do not overflow.
+inline constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max() / 4;
 
 struct Device {
   std::string id;
@@ -68,9 +72,11 @@ struct Queue {
   std::string name;
   std::string parent;  // "" = under the root
   double weight = 1;
-  std::optional<Amounts> guaranteed;  // what it gets back when it asks, whoever holds it
-  std::optional<Amounts> limit;       // never more than this, itself and everything below it
-  bool borrows = true;                // may hold more than guaranteed while others leave it unused
+  // What it gets back when it asks, whoever holds it. Of what is not bounded here its jobs may take what they need
+  // beside the rest: {gpus: 4} is worth something only with processors and memory.
+  std::optional<Amounts> guaranteed;
+  std::optional<Amounts> limit;  // never more than this, itself and everything below it
+  bool borrows = true;           // may hold more than guaranteed while others leave it unused
 };
 
 // How long something takes, believed from what happened before.
@@ -194,7 +200,9 @@ struct Policy {
   bool explains = true;    // fill Plan::waits
   int looks_at = 100'000;  // pending jobs considered in one pass
   Micros preempt_cooldown = std::chrono::minutes(10);  // a job displaced is left alone for so long
-  int preemptions_max = 3;                             // and displaced so often at most
+  // And displaced for urgent jobs so often at most. For what a queue is guaranteed, however often, but each time beyond
+  // this doubles the time for which it is left alone.
+  int preemptions_max = 3;
   int preempts_per_pass = 64;
 };
 

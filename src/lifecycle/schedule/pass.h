@@ -20,10 +20,22 @@ class Pass {
   Plan run();
 
  private:
-  struct Turn;  // where a queue's jobs have been considered up to
+  // Where a queue's jobs have been considered up to.
+  struct Turn {
+    PendingList::Iterator next, end;
+    std::vector<std::pair<OrderKey, const RunningEntry*>> trials;  // of this queue, in order
+    std::size_t next_trial = 0;
+    std::size_t left = 0;  // jobs of this queue and those below it that have not been considered
+
+    bool trial_first() const {
+      return next_trial < trials.size() && (next == end || trials[next_trial].first < next->key);
+    }
+    bool done() const { return next == end && next_trial == trials.size(); }
+  };
 
   // Whether something other than room keeps it from starting; noted as the reason why it waits.
   bool barred(const Pending& pending);
+  bool is_held(const Pending& pending);  // by something else than its queue
   struct Bound {
     Reason reason;
     const std::string* queue;
@@ -44,10 +56,19 @@ class Pass {
 
   bool start_all();
   void start_urgent();
+  void take_back(int guaranteed);
+  bool has_headroom(const Queue& queue, const Amounts& held) const;  // within what it is guaranteed
+  bool may_take_back(const Pending& pending) const;                  // by the guarantee of some queue that it is in
   bool displace(const Pending& pending);
-  bool may_be_displaced(const RunningEntry& victim, const Pending& in_favour_of) const;
-  bool is_borrowed(int queue) const;               // it, or one above it, holds more than it is guaranteed
-  bool has_a_right(const Pending& pending) const;  // it stays within what its queue is guaranteed
+  std::vector<const RunningEntry*> candidates_for(const Pending& pending);
+  void hold(int queue, const Amounts& amounts, int sign);  // by the queue and those above it
+  bool may_be_displaced(const RunningEntry& victim, const Pending& in_favour_of);
+  // The lowest queue that holds both.
+  int common_queue(int a, int b) const;
+  // Whether it stays within what its queue, or one above it but below `common`, is guaranteed.
+  bool has_a_right(const Pending& pending, int common) const;
+  // Whether it holds more than is guaranteed to its queue and those above it, below `common`.
+  bool is_borrowed(const RunningEntry& victim, int common) const;
 
   void promise_impatient();
   void promise_to(JobId id, Micros patient_until);
@@ -57,7 +78,8 @@ class Pass {
   bool pass_over(const Waiting& waiting, bool bounded);  // if it certainly has no room
   void consider_trial(const RunningEntry& trial);
   bool keep(const RunningEntry& trial);  // if it fits where it is without breaking a promise
-  int least_served() const;
+  int least_served(int below) const;
+  void add_left(int queue, std::size_t jobs);
   bool nothing_can_start();
   void settle_trials();
   void start_trials();

@@ -10,18 +10,6 @@
 
 namespace falaj::schedule {
 
-struct Pass::Turn {
-  PendingList::Iterator next, end;
-  std::vector<std::pair<OrderKey, const RunningEntry*>> trials;  // of this queue, in order
-  std::size_t next_trial = 0;
-  std::size_t left = 0;  // jobs of this queue and those below it that have not been considered
-
-  bool trial_first() const {
-    return next_trial < trials.size() && (next == end || trials[next_trial].first < next->key);
-  }
-  bool done() const { return next == end && next_trial == trials.size(); }
-};
-
 Pass::Pass(const Book& book, const Policy& policy, Micros now)
     : book_(book), policy_(policy), now_(now), room_(book, now), pass_(++book.passes), failed_(book.ask_kinds.size()) {
   for (const QueueEntry& queue : book.queues) {
@@ -57,15 +45,15 @@ void Pass::wait(const Pending& pending, Reason reason, std::string detail) {
 std::optional<Pass::Bound> Pass::bound_reached(int queue_at, const Amounts& more) const {
   for (int at = queue_at; at > 0; at = book_.queues[at].parent) {
     const Queue& queue = book_.queues[at].queue;
-    if (queue.limit && !within(plus(held_[at], more), *queue.limit)) return Bound{Reason::limit, &queue.name};
-    if (!queue.borrows && queue.guaranteed && !within(plus(held_[at], more), *queue.guaranteed)) {
+    if (queue.limit && !may_add(held_[at], more, *queue.limit)) return Bound{Reason::limit, &queue.name};
+    if (!queue.borrows && queue.guaranteed && !may_add(held_[at], more, *queue.guaranteed)) {
       return Bound{Reason::guarantee, &queue.name};
     }
   }
   return std::nullopt;
 }
 
-bool Pass::barred(const Pending& pending) {
+bool Pass::is_held(const Pending& pending) {
   const Job& job = pending.job;
   if (decided(pending)) return true;
   if (!job.held.empty()) return wait(pending, Reason::held, job.held), true;
@@ -73,7 +61,12 @@ bool Pass::barred(const Pending& pending) {
     plan_.look_again = std::min(plan_.look_again, job.not_before);
     return wait(pending, Reason::not_before), true;
   }
-  const auto bound = bound_reached(pending, job.tasks_min);
+  return false;
+}
+
+bool Pass::barred(const Pending& pending) {
+  if (is_held(pending)) return true;
+  const auto bound = bound_reached(pending, pending.job.tasks_min);
   if (bound) wait(pending, bound->reason, *bound->queue);
   return bound.has_value();
 }
@@ -204,9 +197,9 @@ void Pass::make_firm(JobId id) {
   room_.promise(guessed);
 }
 
-// The queue to serve next: from the root down, always the one with the least share for its weight that has jobs left.
-int Pass::least_served() const {
-  int at = 0;
+// The queue to serve next: from one down, always the one with the least share for its weight that has jobs left.
+int Pass::least_served(int below) const {
+  int at = below;
   for (;;) {
     const QueueEntry& queue = book_.queues[at];
     int best = -1;
@@ -221,10 +214,11 @@ int Pass::least_served() const {
   }
 }
 
+void Pass::add_left(int queue, std::size_t jobs) {
+  for (int at = queue; at >= 0; at = book_.queues[at].parent) turns_[at].left += jobs;
+}
+
 void Pass::take_turns() {
-  const auto add_left = [&](int queue, std::size_t jobs) {
-    for (int at = queue; at >= 0; at = book_.queues[at].parent) turns_[at].left += jobs;
-  };
   for (std::size_t i = 0; i < turns_.size(); ++i) add_left(static_cast<int>(i), book_.queues[i].pending.size());
   for (const auto& [id, entry] : book_.trials) {
     const Job& job = entry->running.job;
@@ -234,7 +228,7 @@ void Pass::take_turns() {
   }
   for (Turn& turn : turns_) std::ranges::sort(turn.trials, {}, [](const auto& t) { return t.first; });
 
-  for (int queue = least_served(); queue >= 0; queue = least_served()) {
+  for (int queue = least_served(0); queue >= 0; queue = least_served(0)) {
     if (promised_first_ && !policy_.explains && nothing_can_start()) return;
     Turn& turn = turns_[queue];
     const bool bounded = is_bounded(queue);

@@ -12,6 +12,7 @@
 
 #include "foundation/base/error.h"
 #include "foundation/base/testing.h"
+#include "lifecycle/schedule/book.h"
 #include "lifecycle/schedule/plan.h"
 
 namespace falaj::schedule {
@@ -35,19 +36,30 @@ class World {
         node.devices.push_back({std::to_string(g), below(2) == 0 ? "a" : "b"});
       state_.set_node(std::move(node));
     }
-    std::vector<Queue> queues = {{"a", "", 1, {}, {}, true},
-                                 {"b", "", 3, {}, {}, true},
-                                 {"b.x", "b", 1, {}, {}, true},
-                                 {"b.y", "b", 2, {}, {}, true}};
-    if (below(2) == 0) queues[0].limit = Amounts{8000, 0, 0, 0};
-    if (below(2) == 0) queues[1].guaranteed = Amounts{12000, 0, 0, 0};
-    guarantees_ = queues[1].guaranteed.has_value();
-    if (below(4) == 0 && queues[1].guaranteed) queues[1].borrows = false;
-    limits_ = {{"a", queues[0].limit}, {"b", queues[1].borrows ? queues[1].limit : queues[1].guaranteed}};
-    state_.set_queues(queues);
+    // Any hierarchy of five, with any bounds.
+    for (const char* name : kQueues) {
+      Queue queue;
+      queue.name = name;
+      if (!queues_.empty() && below(2) == 0) queue.parent = queues_[pick(queues_.size())].name;
+      queue.weight = 1 + below(3);
+      if (below(3) == 0) queue.limit = bounds(kUnbounded);
+      if (below(2) == 0) queue.guaranteed = bounds(0);
+      queue.borrows = !queue.guaranteed || below(4) != 0;
+      queues_.push_back(std::move(queue));
+    }
+    for (std::size_t i = queues_.size(); i > 1; --i) std::swap(queues_[i - 1], queues_[pick(i)]);
+    state_.set_queues(queues_);
+    // Jobs go to all queues, or, as tenants' jobs do, only to those that no other is a part of.
+    const bool leaves_only = below(2) == 0;
+    for (const Queue& queue : queues_) {
+      if (!leaves_only || std::ranges::none_of(queues_, [&](const Queue& q) { return q.parent == queue.name; }))
+        used_.push_back(queue.name);
+    }
     faults_ = below(2) == 0;
     policy_.promises = below(6);
     policy_.explains = true;
+    policy_.preempt_cooldown = seconds(below(100));
+    policy_.preemptions_max = below(4);
   }
 
   void run(int steps) {
@@ -62,11 +74,23 @@ class World {
 
   std::uint64_t fingerprint() const { return fingerprint_; }
   int promises_compared() const { return kept_; }
+  int entitled() const { return entitled_; }
+  int taken_back() const { return taken_back_; }
 
  private:
   static constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+  static constexpr const char* kQueues[] = {"a", "b", "c", "d", "e"};
 
   int below(int limit) { return static_cast<int>(random_() % static_cast<std::uint64_t>(limit)); }
+  std::size_t pick(std::size_t limit) { return static_cast<std::size_t>(below(static_cast<int>(limit))); }
+  // Of each resource: not spoken of, nothing at all, or a part of what a cluster has.
+  Amounts bounds(std::int64_t gpus_absent) {
+    const auto one = [&](std::int64_t absent, std::int64_t unit, int most) {
+      const int kind = below(8);
+      return kind < 4 ? absent : kind == 4 ? 0 : unit * (1 + below(most));
+    };
+    return {one(kUnbounded, 1000, 24), one(kUnbounded, kGiB, 64), kUnbounded, one(gpus_absent, 500, 8)};
+  }
   StateRules rules() {
     StateRules rules;
     rules.order = below(2) == 0 ? Order::hastiest : Order::submitted;
@@ -77,8 +101,7 @@ class World {
   void submit() {
     Job job;
     job.id = JobId{{1, ++last_}};
-    constexpr const char* kQueues[] = {"a", "b", "b.x", "b.y"};
-    job.queue = kQueues[below(4)];
+    job.queue = used_[pick(used_.size())];
     job.priority = below(3);
     job.preempts = below(10) == 0;
     job.preemptible = below(2) == 0;
@@ -146,6 +169,7 @@ class World {
       ASSERT_EQ(made.starts[i].job, again.starts[i].job);
       ASSERT_EQ(made.starts[i].placement, again.starts[i].placement);
     }
+    check_guarantees(made);
     state_.note_promises(made);
     std::set<JobId> spoken_of;
     for (const JobId id : made.keeps) state_.keep(id);
@@ -181,6 +205,101 @@ class World {
     check_promises(made);
   }
 
+  bool is_guaranteed(const std::string& queue) const {
+    const Book& book = state_.book();
+    for (int at = book.queue_index.at(queue); at > 0; at = book.queues[at].parent) {
+      if (book.queues[at].queue.guaranteed) return true;
+    }
+    return false;
+  }
+
+  // What each queue holds with all below it, counted from what runs.
+  std::vector<Amounts> held() const {
+    const Book& book = state_.book();
+    std::vector<Amounts> out(book.queues.size());
+    for (const JobId id : state_.running_ids()) {
+      const Running& running = *state_.running(id);
+      for (int at = book.queue_index.at(running.job.queue); at >= 0; at = book.queues[at].parent)
+        out[at] = plus(out[at], times(running.job.task, tasks_of(running.placement)));
+    }
+    return out;
+  }
+
+  // No queue forbids it, and it stays within what every queue that it is in is guaranteed.
+  bool is_entitled(const Pending& pending, const std::vector<Amounts>& held) const {
+    const Book& book = state_.book();
+    const Amounts more = times(pending.job.task, pending.job.tasks_min);
+    for (int at = pending.queue; at > 0; at = book.queues[at].parent) {
+      const Queue& queue = book.queues[at].queue;
+      if (queue.limit && !may_add(held[at], more, *queue.limit)) return false;
+      if (queue.guaranteed && !may_add(held[at], more, *queue.guaranteed)) return false;
+    }
+    return true;
+  }
+
+  // Preemptible, left alone for long enough, and in a queue that nothing is guaranteed to, while `pending` is in one
+  // that is guaranteed some of what it asks for.
+  bool is_guest(const RunningEntry& entry, const Pending& pending) const {
+    const Book& book = state_.book();
+    const Job& job = entry.running.job;
+    if (!job.preemptible) return false;
+    const int beyond = std::max(0, job.preemptions - policy_.preemptions_max + 1);
+    const Micros cooldown = policy_.preempt_cooldown * (1 << beyond);
+    if (job.preemptions > 0 && std::max(job.preempted, entry.running.started) + cooldown > now_) return false;
+    std::set<int> around{0};
+    for (int at = entry.queue; at > 0; at = book.queues[at].parent) around.insert(at);
+    const Amounts more = times(pending.job.task, pending.job.tasks_min);
+    bool granted = false;
+    int common = pending.queue;
+    for (; !around.contains(common); common = book.queues[common].parent) {
+      const auto& guaranteed = book.queues[common].queue.guaranteed;
+      granted = granted || (guaranteed && is_about(*guaranteed, more));
+    }
+    for (int at = entry.queue; at != common; at = book.queues[at].parent) {
+      if (book.queues[at].queue.guaranteed) return false;
+    }
+    return granted;
+  }
+
+  // One that fits into what its queue is guaranteed does not wait while guests hold what it needs: it starts, or they
+  // are told to stop for it, unless this very plan gives that to another with such a right.
+  void check_guarantees(const Plan& made) {
+    const Book& book = state_.book();
+    const std::vector<Amounts> held = this->held();
+    std::set<JobId> served;
+    for (const Start& start : made.starts) served.insert(start.job);
+    for (const Wait& wait : made.waits) {
+      if (wait.reason == Reason::displacing) served.insert(wait.job);
+    }
+    const bool others = std::ranges::any_of(served, [&](JobId id) {
+      const Job& job = all_.at(id);
+      return job.preempts || is_guaranteed(job.queue);
+    });
+    for (const JobId id : state_.pending_ids()) {
+      const Pending& pending = book.pending.at(id);
+      if (!is_guaranteed(pending.job.queue) || !is_entitled(pending, held)) continue;
+      std::vector<Free> free = book.truly_free;
+      bool guests = false;
+      for (const auto& [job, entry] : book.running) {
+        const bool guest = is_guest(entry, pending);
+        if (!entry.running.trial && !entry.running.stopping && !guest) continue;
+        guests = guests || guest;
+        for (const Part& part : entry.running.placement)
+          give_back(free[part.node], book.demand(entry.ask, part.node), part);
+      }
+      int fit = 0;
+      for (int node = 0; guests && node < nodes_; ++node) {
+        if (!book.nodes[node].up || !book.eligible(pending.ask, node)) continue;
+        fit += fits(free[node], book.demand(pending.ask, node), pending.job.tasks_min);
+      }
+      if (fit < pending.job.tasks_min) continue;
+      ++entitled_;
+      taken_back_ += served.contains(id) ? 1 : 0;
+      EXPECT_TRUE(served.contains(id) || others)
+          << id.bits.low << " waits for what is guaranteed to " << pending.job.queue;
+    }
+  }
+
   // What was started leaves each promise as it was made: with everything that runs now at its longest, the job still
   // starts by then. And a firm promise only moves earlier, unless a node was lost or something urgent came: a job that
   // displaces others, or a queue that takes what it is guaranteed.
@@ -194,7 +313,7 @@ class World {
     const bool urgent = std::ranges::any_of(made.starts,
                                             [&](const Start& s) {
                                               const Job& job = all_.at(s.job);
-                                              return job.preempts || (guarantees_ && job.queue != "a");
+                                              return job.preempts || is_guaranteed(job.queue);
                                             }) ||
                         !made.preempts.empty();
     if (urgent || std::ranges::any_of(made.waits, [](const Wait& w) { return w.reason == Reason::displacing; })) {
@@ -231,7 +350,6 @@ class World {
   void check() {
     std::map<int, Amounts> used;
     std::map<std::pair<int, int>, int> device;
-    std::map<std::string, std::int64_t> cpu_of_queue;
     for (const JobId id : state_.running_ids()) {
       const Running& running = *state_.running(id);
       const Job& job = running.job;
@@ -239,7 +357,6 @@ class World {
       const int tasks = tasks_of(running.placement);
       EXPECT_GE(tasks, job.tasks_min);
       EXPECT_LE(tasks, job.tasks_max);
-      cpu_of_queue[job.queue] += job.task.cpu_millis * tasks;
       for (const Part& part : running.placement) {
         const Node& node = state_.nodes()[static_cast<std::size_t>(part.node)];
         EXPECT_TRUE(node.up);
@@ -268,11 +385,16 @@ class World {
       EXPECT_EQ(state_.free_of(node).cpu_millis, all.cpu_millis - amounts.cpu_millis);
     }
     for (const auto& [at, millis] : device) EXPECT_LE(millis, 1000);
-    cpu_of_queue["b"] += cpu_of_queue["b.x"] + cpu_of_queue["b.y"];
-    for (const auto& [queue, limit] : limits_) {
-      if (limit) {
-        EXPECT_LE(cpu_of_queue[queue], limit->cpu_millis) << queue;
-      }
+    const std::vector<Amounts> held = this->held();
+    for (const QueueEntry& entry : state_.book().queues) {
+      const auto index = static_cast<std::size_t>(&entry - state_.book().queues.data());
+      EXPECT_EQ(entry.held, held[index]) << entry.queue.name;
+      const auto keeps = [&](const Amounts& most) {
+        return held[index].cpu_millis <= most.cpu_millis && held[index].memory_bytes <= most.memory_bytes &&
+               held[index].disk_bytes <= most.disk_bytes && held[index].gpu_millis <= most.gpu_millis;
+      };
+      EXPECT_TRUE(!entry.queue.limit || keeps(*entry.queue.limit)) << entry.queue.name;
+      EXPECT_TRUE(entry.queue.borrows || keeps(*entry.queue.guaranteed)) << entry.queue.name;
     }
     EXPECT_EQ(state_.pending_count() + state_.running_count() + ended_.size(), all_.size());  // none lost
   }
@@ -283,7 +405,9 @@ class World {
   State state_;
   Policy policy_;
   bool faults_ = false;
-  bool guarantees_ = false;
+  std::vector<Queue> queues_;
+  std::vector<std::string> used_;  // those that jobs are submitted to
+  int entitled_ = 0, taken_back_ = 0;
   int nodes_ = 0;
   int kept_ = 0;
   Micros now_ = std::chrono::hours(100);
@@ -291,19 +415,20 @@ class World {
   std::map<JobId, Job> all_;
   std::set<JobId> ended_;
   std::map<JobId, Micros> promised_;
-  std::map<std::string, std::optional<Amounts>> limits_;
 };
 
 TEST(PlanProperties, HoldInRandomWorlds) {
   const char* asked = std::getenv("FALAJ_SEEDS");  // for more than fit into every run
   const int worlds = asked != nullptr ? std::atoi(asked) : repeats(repeats(300));
-  int promises_compared = 0;
+  int promises_compared = 0, entitled = 0, taken_back = 0;
   for (int seed = 1; seed <= worlds; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     World world(static_cast<std::uint64_t>(seed));
     world.run(40);
     if (testing::Test::HasFailure()) return;
     promises_compared += world.promises_compared();
+    entitled += world.entitled();
+    taken_back += world.taken_back();
     if (seed % 10 == 0) {
       World twin(static_cast<std::uint64_t>(seed));
       twin.run(40);
@@ -311,6 +436,8 @@ TEST(PlanProperties, HoldInRandomWorlds) {
     }
   }
   EXPECT_GT(promises_compared, worlds);  // firm promises that the next plan was held to
+  EXPECT_GT(entitled, worlds / 2);       // jobs whose right was looked into
+  EXPECT_GT(taken_back, entitled / 2);
 }
 
 }  // namespace

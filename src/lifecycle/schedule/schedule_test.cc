@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <map>
@@ -75,7 +76,23 @@ const Wait& wait_of(const Plan& plan, std::uint64_t n) {
   return *found;
 }
 
+// So many preemptible jobs that run in a queue, from 1 on.
+void borrow(State& state, std::uint64_t jobs, int cpus, const std::string& queue = "guest") {
+  for (std::uint64_t n = 1; n <= jobs; ++n) {
+    Job guest = job(n, 1, cpus, hours(50), queue);
+    guest.preemptible = true;
+    state.add(guest);
+  }
+  carry_out(state, plan(state, {}, kNow), kNow);
+  ASSERT_EQ(state.running_count(), jobs);
+}
+
 using Ids = std::vector<std::uint64_t>;
+
+// Bounds on processors, and on GPUs; of the rest as much as there is.
+Amounts bound(int cpus, std::int64_t gpus = kUnbounded) {
+  return {cpus * 1000, kUnbounded, kUnbounded, gpus == kUnbounded ? gpus : gpus * 1000};
+}
 
 TEST(FreeTree, FindsTheNodeThatALookAtEachWouldFind) {
   std::mt19937_64 random(7);
@@ -187,8 +204,7 @@ TEST(Plan, WhatAQueueUsedLatelyCountsAgainstIt) {
 }
 
 TEST(Plan, NeverExceedsALimitOfAQueueOrOneAboveIt) {
-  State state = cluster({node("a", 40)},
-                        {{"team", "", 1, {}, Amounts{6000, 0, 0, 0}, true}, {"team.x", "team", 1, {}, {}, true}});
+  State state = cluster({node("a", 40)}, {{"team", "", 1, {}, bound(6), true}, {"team.x", "team", 1, {}, {}, true}});
   for (std::uint64_t i = 1; i <= 4; ++i) state.add(job(i, 1, 2, hours(1), "team.x"));
   const Plan made = plan(state, {}, kNow);
   EXPECT_EQ(started(made), (Ids{1, 2, 3}));
@@ -197,8 +213,7 @@ TEST(Plan, NeverExceedsALimitOfAQueueOrOneAboveIt) {
 }
 
 TEST(Plan, TakesBackWhatAQueueIsGuaranteed) {
-  State state =
-      cluster({node("a", 10)}, {{"owner", "", 1, Amounts{6000, 0, 0, 0}, {}, true}, {"guest", "", 1, {}, {}, true}});
+  State state = cluster({node("a", 10)}, {{"owner", "", 1, bound(6, 0), {}, true}, {"guest", "", 1, {}, {}, true}});
   for (std::uint64_t i = 1; i <= 5; ++i) {
     Job guest = job(i, 1, 2, hours(5), "guest");
     guest.preemptible = true;
@@ -213,6 +228,118 @@ TEST(Plan, TakesBackWhatAQueueIsGuaranteed) {
   EXPECT_EQ(made.preempts[1].job, id(4));
   EXPECT_EQ(made.preempts[0].lost, hours(1) - minutes(5));
   EXPECT_EQ(wait_of(made, 9).reason, Reason::displacing);
+}
+
+// As a tenant's queue is a part of one that the platform guarantees something to.
+TEST(Plan, TakesBackForQueuesBelowTheOneThatIsGuaranteed) {
+  State state = cluster({node("a", 10)}, {{"research", "", 1, bound(6, 0), {}, true},
+                                          {"vision", "research", 1, {}, {}, true},
+                                          {"guest", "", 1, {}, {}, true}});
+  borrow(state, 5, 2);
+  state.add(job(11, 1, 8, hours(1), "vision"));  // more than is guaranteed
+  Job held = job(12, 1, 2, hours(1), "vision");
+  held.held = "waits for job 7";
+  Job later = job(13, 1, 2, hours(1), "vision");
+  later.not_before = kNow + hours(9);
+  Job elsewhere = job(14, 1, 2, hours(1), "vision");
+  elsewhere.where.zones = {"us"};  // no victim helps it
+  for (const Job& j : {held, later, elsewhere}) state.add(j);
+  for (std::uint64_t n = 15; n <= 18; ++n) state.add(job(n, 1, 2, hours(1), "vision"));
+  const Plan made = plan(state, {}, kNow + hours(1));
+  EXPECT_EQ(made.preempts.size(), 3u);  // six processors, and not more
+  for (const std::uint64_t n : {15, 16, 17}) EXPECT_EQ(wait_of(made, n).reason, Reason::displacing) << n;
+  EXPECT_EQ(wait_of(made, 18).reason, Reason::resources);
+}
+
+TEST(Plan, TakesBackFromNeighboursInTheSameQueueEvenAtItsLimit) {
+  State state = cluster({node("a", 20)}, {{"research", "", 1, {}, bound(8), true},
+                                          {"vision", "research", 1, bound(4, 0), {}, true},
+                                          {"speech", "research", 1, bound(4, 0), {}, true},
+                                          {"guest", "", 1, {}, {}, true}});
+  borrow(state, 4, 2, "speech");
+  state.add(job(9, 1, 4, hours(1), "vision"));
+  state.add(job(10, 1, 4, hours(1), "vision"));
+  const Plan made = plan(state, {}, kNow + hours(1));
+  EXPECT_EQ(made.preempts.size(), 2u);  // speech keeps its four
+  EXPECT_EQ(wait_of(made, 9).reason, Reason::displacing);
+  EXPECT_EQ(wait_of(made, 10).reason, Reason::limit);
+}
+
+TEST(Plan, TakesNoMoreThanWasBorrowed) {
+  State state =
+      cluster({node("a", 10)}, {{"owner", "", 1, bound(10, 0), {}, true}, {"guest", "", 1, bound(6, 0), {}, true}});
+  borrow(state, 5, 2);
+  state.add(job(9, 1, 8, hours(1), "owner"));
+  EXPECT_TRUE(plan(state, {}, kNow + hours(1)).preempts.empty());
+  state.remove(id(9), kNow + hours(1));
+  state.add(job(10, 1, 4, hours(1), "owner"));
+  EXPECT_EQ(plan(state, {}, kNow + hours(1)).preempts.size(), 2u);
+}
+
+TEST(Plan, ALimitOfNoGpusKeepsAQueueOffThem) {
+  State state = cluster({node("a", 10, 2)}, {{"all", "", 1, {}, bound(10, 0), true}});
+  Job gpu = job(1, 1, 1);
+  gpu.task.gpu_millis = 1000;
+  state.add(gpu);
+  state.add(job(2, 1, 1));
+  const Plan made = plan(state, {}, kNow);
+  EXPECT_EQ(started(made), Ids{2});
+  EXPECT_EQ(wait_of(made, 1).reason, Reason::limit);
+  EXPECT_THROW(state.start({id(1), {{0, 1, {0}}}, false}, kNow), Error);
+}
+
+TEST(Plan, AGuaranteeOfProcessorsIsNoneOfGpus) {
+  State state = cluster({node("a", 16, 2)}, {{"owner", "", 1, bound(16, 0), {}, true},
+                                             {"other", "", 1, bound(8, 2), {}, true},
+                                             {"guest", "", 1, {}, {}, true}});
+  const auto gpu = [](std::uint64_t n, const std::string& queue) {
+    Job made = job(n, 1, 1, hours(5), queue);
+    made.task.gpu_millis = 1000;
+    made.preemptible = true;
+    return made;
+  };
+  for (const std::uint64_t n : {1, 2}) state.add(gpu(n, "guest"));
+  carry_out(state, plan(state, {}, kNow), kNow);
+  state.add(gpu(3, "owner"));
+  EXPECT_TRUE(plan(state, {}, kNow + hours(1)).preempts.empty());  // they were never guaranteed to it
+  for (const std::uint64_t n : {1, 2}) state.remove(id(n), kNow + hours(1));
+  state.add(gpu(4, "owner"));
+  carry_out(state, plan(state, {}, kNow + hours(1)), kNow + hours(1));
+  ASSERT_NE(state.running(id(4)), nullptr);  // now it borrows them
+  state.add(gpu(5, "other"));
+  EXPECT_EQ(plan(state, {}, kNow + hours(2)).preempts.size(), 1u);
+}
+
+TEST(Plan, AGuaranteeOfGpusBringsTheProcessorsBesideThem) {
+  State state = cluster(
+      {node("a", 8, 2)},
+      {{"owner", "", 1, Amounts{kUnbounded, kUnbounded, kUnbounded, 2000}, {}, true}, {"guest", "", 1, {}, {}, true}});
+  borrow(state, 4, 2);
+  state.add(job(8, 1, 2, hours(1), "owner"));  // asks for nothing that is guaranteed
+  EXPECT_TRUE(plan(state, {}, kNow + hours(1)).preempts.empty());
+  Job gpu = job(9, 1, 2, hours(1), "owner");
+  gpu.task.gpu_millis = 1000;
+  state.add(gpu);
+  EXPECT_EQ(plan(state, {}, kNow + hours(1)).preempts.size(), 1u);
+}
+
+// Urgent jobs stop a job so often at most. What is guaranteed is taken back all the same, but ever more rarely.
+TEST(Plan, WhatWasDisplacedOftenIsLeftAloneForEverLonger) {
+  for (const int times : {2, 3, 4, 5}) {
+    State state = cluster({node("a", 4)}, {{"owner", "", 1, bound(4, 0), {}, true}, {"guest", "", 1, {}, {}, true}});
+    Job low = job(1, 1, 4, hours(100), "guest");
+    low.preemptible = true;
+    low.preemptions = times;
+    low.preempted = kNow;
+    state.add(low);
+    carry_out(state, plan(state, {}, kNow), kNow);
+    state.add(job(2, 1, 4, hours(1), "owner"));
+    const Micros alone = minutes(10) * (times < 3 ? 1 : 1 << (times - 2));
+    const Plan early = plan(state, {}, kNow + alone - seconds(1));
+    EXPECT_TRUE(early.preempts.empty()) << times;
+    EXPECT_EQ(early.look_again, kNow + alone) << times;
+    EXPECT_EQ(plan(state, {}, kNow + alone).preempts.size(), 1u) << times;
+  }
 }
 
 TEST(Plan, UrgentJobsDisplaceTheFewestThatLoseLeast) {
@@ -391,6 +518,26 @@ TEST(Predictor, TrustsJobsThatAreAlikeAndNeverExceedsTheLimit) {
   EXPECT_EQ(predictor.guess(large).p50, hours(9));
   EXPECT_GT(predictor.guess(small).haste, predictor.guess(large).haste);
   EXPECT_LE(predictor.guess({"ann", "train", 8, hours(2)}).p90, hours(2));
+}
+
+TEST(Traces, AreReadCompressedToo) {
+  const std::string text = "; MaxProcs: 4\n1 0 -1 60 8 -1 -1 1 10 -1 1 7 1 1 1 1 -1 -1\n";
+  z_stream stream{};
+  ASSERT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string in = text, packed(1000, ' ');
+  stream.next_in = reinterpret_cast<Bytef*>(in.data());
+  stream.avail_in = static_cast<uInt>(in.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  ASSERT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  EXPECT_EQ(read_trace("a.swf", text, 0).jobs.size(), 1u);
+  EXPECT_EQ(read_trace("a.swf.gz", packed, 0).jobs.size(), 1u);
+  EXPECT_EQ(read_trace("a.swf.gz", packed + packed, 0).jobs.size(), 2u);
+  EXPECT_ERROR(read_trace("a.csv.gz", packed, 0), Code::invalid);
+  EXPECT_ERROR(read_trace("a.swf.gz", packed.substr(0, packed.size() - 9), 0), Code::invalid);
+  EXPECT_ERROR(read_trace("a.swf.gz", text, 0), Code::invalid);
 }
 
 TEST(Traces, NameTheLineThatIsWrong) {

@@ -175,11 +175,10 @@ void vacate(Book& book, int ask, const Placement& placement) {
 void check_limits(const Book& book, int queue, const Amounts& more) {
   for (int at = queue; at > 0; at = book.queues[at].parent) {
     const QueueEntry& entry = book.queues[at];
-    const Amounts then = plus(entry.held, more);
-    if (entry.queue.limit && !within(then, *entry.queue.limit)) {
+    if (entry.queue.limit && !may_add(entry.held, more, *entry.queue.limit)) {
       throw Error(Code::conflict, fmt::format("over the limit of queue {}", entry.queue.name));
     }
-    if (!entry.queue.borrows && entry.queue.guaranteed && !within(then, *entry.queue.guaranteed)) {
+    if (!entry.queue.borrows && entry.queue.guaranteed && !may_add(entry.held, more, *entry.queue.guaranteed)) {
       throw Error(Code::conflict, fmt::format("over what queue {} may hold without borrowing", entry.queue.name));
     }
   }
@@ -268,11 +267,20 @@ Amounts plus(const Amounts& a, const Amounts& b, int sign) {
           a.disk_bytes + sign * b.disk_bytes, a.gpu_millis + sign * b.gpu_millis};
 }
 
-// A limit of nothing is no limit on that: queues seldom bound disk.
-bool within(const Amounts& a, const Amounts& limit) {
-  const auto ok = [](std::int64_t have, std::int64_t most) { return most == 0 || have <= most; };
-  return ok(a.cpu_millis, limit.cpu_millis) && ok(a.memory_bytes, limit.memory_bytes) &&
-         ok(a.disk_bytes, limit.disk_bytes) && ok(a.gpu_millis, limit.gpu_millis);
+bool may_add(const Amounts& held, const Amounts& more, const Amounts& bound) {
+  const auto ok = [](std::int64_t has, std::int64_t asks, std::int64_t most) {
+    return asks <= 0 || has + asks <= most;
+  };
+  return ok(held.cpu_millis, more.cpu_millis, bound.cpu_millis) &&
+         ok(held.memory_bytes, more.memory_bytes, bound.memory_bytes) &&
+         ok(held.disk_bytes, more.disk_bytes, bound.disk_bytes) &&
+         ok(held.gpu_millis, more.gpu_millis, bound.gpu_millis);
+}
+
+bool is_about(const Amounts& bound, const Amounts& more) {
+  const auto is = [](std::int64_t most, std::int64_t asks) { return most < kUnbounded && asks > 0; };
+  return is(bound.cpu_millis, more.cpu_millis) || is(bound.memory_bytes, more.memory_bytes) ||
+         is(bound.disk_bytes, more.disk_bytes) || is(bound.gpu_millis, more.gpu_millis);
 }
 
 double lately_at(const QueueEntry& queue, Micros now, Micros half_life) {

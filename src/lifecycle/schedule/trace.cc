@@ -2,12 +2,14 @@
 #include "lifecycle/schedule/trace.h"
 
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 
@@ -76,6 +78,30 @@ void in_order(Trace& trace) {
   }
 }
 
+constexpr std::size_t kTextBytesMax = std::size_t{1} << 30;
+
+// Every member of it: what was appended is a part of the text, too.
+std::string gunzip(std::string_view bytes) {
+  z_stream stream{};
+  CHECK(inflateInit2(&stream, 16 + MAX_WBITS) == Z_OK, "zlib is there");
+  const std::unique_ptr<z_stream, int (*)(z_stream*)> end(&stream, inflateEnd);
+  stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(bytes.data()));  // it only reads
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  std::string out;
+  std::vector<char> piece(1 << 20);
+  for (int state = Z_OK; state != Z_STREAM_END || stream.avail_in > 0;) {
+    if (state == Z_STREAM_END) inflateReset(&stream);
+    stream.next_out = reinterpret_cast<Bytef*>(piece.data());
+    stream.avail_out = static_cast<uInt>(piece.size());
+    state = inflate(&stream, Z_NO_FLUSH);
+    if (state != Z_OK && state != Z_STREAM_END)
+      throw Error(Code::invalid, "the trace is not whole: gzip ends too soon");
+    out.append(piece.data(), piece.size() - stream.avail_out);
+    if (out.size() > kTextBytesMax) throw Error(Code::exhausted, "the trace is more than 1 GiB of text");
+  }
+  return out;
+}
+
 }  // namespace
 
 Trace read_swf(std::string_view text) {
@@ -127,6 +153,17 @@ Trace read_swf(std::string_view text) {
   trace.nodes.push_back(std::move(node));
   in_order(trace);
   return trace;
+}
+
+Trace read_trace(std::string_view file, std::string_view bytes, int nodes) {
+  if (bytes.size() > kTextBytesMax) throw Error(Code::exhausted, "the trace is more than 1 GiB");
+  std::string text;
+  if (file.ends_with(".gz")) {
+    file.remove_suffix(3);
+    text = gunzip(bytes);
+    bytes = text;
+  }
+  return file.ends_with(".csv") ? read_gpu_csv(bytes, nodes) : read_swf(bytes);
 }
 
 Trace read_gpu_csv(std::string_view text, int nodes) {

@@ -41,6 +41,10 @@ Trace read_swf(std::string_view text);
 // stands in for a user that is missing. `nodes` nodes of eight GPUs; 0 = so many that four fifths would be in use.
 Trace read_gpu_csv(std::string_view text, int nodes);
 
+// Either of them by the name of its file: what ends in .csv is the latter, and both may end in .gz besides. Throws
+// invalid; exhausted: more than a gibibyte of text.
+Trace read_trace(std::string_view file, std::string_view bytes, int nodes);
+
 // A made-up trace of a shared cluster, the same for the same seed: users with habits, days and nights, a few wide jobs.
 Trace make_trace(std::uint64_t seed, std::size_t jobs, int nodes, int processors);
 

@@ -9,7 +9,9 @@ namespace falaj::resource {
 
 struct TenantSpec {
   std::vector<ZoneName> zones;
+  std::string isolation_min;
 };
+inline constexpr std::string_view kIsolations[] = {"", "none", "restricted", "contained", "isolated"};
 
 }  // namespace falaj::resource
 
@@ -20,7 +22,10 @@ struct falaj::Shape<falaj::resource::TenantSpec> {
   static Fields fields() {
     return {field("zones", &S::zones, "Where its bytes may be; the first is for projects that name none.")
                 .required()
-                .length(1, 64)};
+                .length(1, 64),
+            field("isolationMin", &S::isolation_min,
+                  "Its jobs are started only where they are kept apart at least so far; the server's when absent.")
+                .one_of(resource::kIsolations)};
   }
 };
 
@@ -63,7 +68,7 @@ Kind tenant_kind(iam::Directory& directory) {
   };
   kind.changed = [&directory](const ChangeOf<TenantSpec>& c) {
     if (c.after)
-      directory.put(c.writer, iam::Tenant{c.metadata.name, c.after->zones});
+      directory.put(c.writer, iam::Tenant{c.metadata.name, c.after->zones, c.after->isolation_min});
     else
       directory.remove<iam::Tenant>(c.writer, c.metadata.name);
   };
