@@ -330,6 +330,29 @@ TEST_P(OnlineTest, FollowsItsDatasetAndStoresWhatWasPushed) {
   EXPECT_EQ(one("v", "a"), "7E0 present");
 }
 
+// Rows of one time, of a query that gives them in any order: the last is the one with the greatest values, everywhere.
+TEST_P(OnlineTest, RowsOfAQueryThatTellsApartAreInTheOrderOfTheirValues) {
+  declare_events();
+  declare_view(
+      "{entity: thing, dataset: events, sql: 'SELECT DISTINCT k, t, v FROM events', time: t, tile: 1m, features: "
+      "[{name: "
+      "v}], aggregates: [{name: newest, aggregate: last, of: v, window: 10m}]}");
+  std::string csv = "t,known,k,v,w\n";
+  for (int i = 0; i < 50; ++i) csv += fmt::format("{0},,a,{1},\n{0},,a,{1},\n", time_text(now()), i * 37 % 50);
+  f_.ingest("events", csv);
+  materialise();
+  EXPECT_EQ(one("v", "a"), "4.9E1 present");
+  EXPECT_EQ(one("newest", "a"), "4.9E1 present");
+  f_.apply(
+      "{apiVersion: falaj/v1, kind: FeatureService, metadata: {tenant: acme, project: flights, name: s}, spec: "
+      "{features: [\"view:*\"]}}");
+  f_.declare("spine", "{columns: [{name: at, type: timestamp}, {name: k, type: text}], time: at}");
+  f_.ingest("spine", fmt::format("at,k\n{},a\n", time_text(now())));
+  Features features(*f_.resources, *f_.datasets, online_->definitions());
+  const auto set = features.train_set(kFlights, {"s", {"spine", std::nullopt}, "", "set"}, anything, act());
+  EXPECT_EQ(f_.rows(set, "SELECT v, newest FROM v"), (std::vector<std::string>{"49|49"}));
+}
+
 // ---- everything at once, compared with the definition
 struct Given {
   std::int64_t at = 0;
