@@ -67,8 +67,13 @@ class OnlineViews {
   };
   std::vector<Live> live(const Where& where, const std::string& dataset);
 
+  // What it is, as its view is declared today or was at its revision; null when nothing says that any more: the view
+  // was deleted, or what it is made of has changed. Then it cannot be computed, and is not read.
+  std::shared_ptr<const Definition> definition_of(const OnlineView& view);
+
   // What a view's expectations found, last first.
   std::vector<data::CheckResult> checks(const Where& where, const std::string& view, std::int64_t limit) const;
+  void forget_examples(const Where& where, const sql::Act& act);  // the values that they showed
 
   Definitions& definitions() { return definitions_; }
   online::Store& store() { return store_; }

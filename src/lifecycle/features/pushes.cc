@@ -199,11 +199,8 @@ void Pushes::need_room(const Where& where, const std::string& dataset) {
                                              rows, dataset));
 }
 
-void Pushes::check(const Where& where, const Typed& rows, const Definition& live, std::int64_t now_us,
+void Pushes::check(const Typed& rows, const Definition& definition, std::int64_t now_us,
                    std::vector<std::pair<std::string, ViewChecks>>& failed) {
-  // What is expected can change without the rows meaning something else: as it is declared today.
-  const auto newest = views_.definitions().view(where, live.name);
-  const auto& definition = newest->meaning == live.meaning ? *newest : live;
   if (definition.spec.expectations.empty()) return;
   ViewChecks found;
   rooms_->with(rows, [&](PushRoom& room) { found = run_expectations(room.room(), definition, Rules::rows, now_us); });
@@ -237,7 +234,7 @@ Taken Pushes::push(const Where& where, const std::string& dataset, const JsonRow
     std::vector<std::pair<std::string, ViewChecks>> failed;  // by the name of the view: what did not hold
     for (const auto& live : views_.live(where, dataset))
       if (live.definition->row_by_row) {
-        check(where, *typed_rows, *live.definition, as_of_us, failed);
+        check(*typed_rows, *live.definition, as_of_us, failed);
         auto& added = changes.emplace_back(evaluate(*typed_rows, live.definition));
         for (const auto& [key, events] : added.entities)
           for (const auto& happened : events)

@@ -82,7 +82,7 @@ class Pushes {
   void loop();
   void apply_until_done(std::vector<Queued>& pushes);
   // What a view that is online expects of rows, and they do not keep.
-  void check(const Where& where, const Typed& rows, const Definition& live, std::int64_t now_us,
+  void check(const Typed& rows, const Definition& definition, std::int64_t now_us,
              std::vector<std::pair<std::string, ViewChecks>>& failed);
   void refuse(const Where& where, std::vector<std::pair<std::string, ViewChecks>>& failed, const sql::Act& act);
   void apply(std::vector<Queued>& pushes);

@@ -17,6 +17,21 @@ bool looks_at_one_row(const data::RuleSpec& rule) {
   return std::find(std::begin(kOfRows), std::end(kOfRows), rule.check) != std::end(kOfRows);
 }
 
+struct KeptCheck {
+  std::string view;
+  std::int64_t number = 0;
+  data::CheckResult result;
+};
+std::vector<KeptCheck> checks_with_examples(sql::Reader& r, const Where& where) {
+  auto all = r.all("SELECT view, number, result FROM feature_check WHERE tenant = ? AND project = ?",
+                   {where.tenant.str(), where.project.str()}, [](const sql::Row& row) {
+                     return KeptCheck{std::string(row.text(0)), row.integer(1),
+                                      decode<data::CheckResult>(parse_json(row.text(2)), "reading a check of a view")};
+                   });
+  std::erase_if(all, [](const KeptCheck& kept) { return kept.result.examples.empty(); });
+  return all;
+}
+
 }  // namespace
 
 ViewChecks run_expectations(table::Workspace& room, const Definition& of, Rules which, std::int64_t now_us,
@@ -59,6 +74,16 @@ void keep_view_checks(sql::Writer& w, const Where& where, const std::string& vie
   }
   w.execute("DELETE FROM feature_check WHERE tenant = ? AND project = ? AND view = ? AND number <= ?",
             {where.tenant.str(), where.project.str(), view, number - kViewChecksMax});
+}
+
+bool has_view_examples(sql::Reader& r, const Where& where) { return !checks_with_examples(r, where).empty(); }
+
+void forget_view_examples(sql::Writer& w, const Where& where) {
+  for (auto& kept : checks_with_examples(w, where)) {
+    kept.result.examples.clear();
+    w.execute("UPDATE feature_check SET result = ? WHERE tenant = ? AND project = ? AND view = ? AND number = ?",
+              {json::serialize(encode(kept.result)), where.tenant.str(), where.project.str(), kept.view, kept.number});
+  }
 }
 
 std::vector<data::CheckResult> list_view_checks(sql::Reader& r, const Where& where, const std::string& view,

@@ -29,5 +29,8 @@ void keep_view_checks(sql::Writer& w, const Where& where, const std::string& vie
                       std::int64_t at_us, const std::vector<data::CheckResult>& results);
 std::vector<data::CheckResult> list_view_checks(sql::Reader& r, const Where& where, const std::string& view,
                                                 std::int64_t limit);  // last first
+// Values that were shown of rows: of a project, whatever became of the views.
+bool has_view_examples(sql::Reader& r, const Where& where);
+void forget_view_examples(sql::Writer& w, const Where& where);
 
 }  // namespace falaj::features
