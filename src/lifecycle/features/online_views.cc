@@ -233,23 +233,24 @@ std::vector<Bytes> OnlineViews::keys_of(const Definition& definition, const Enti
   return out;
 }
 
-std::int64_t OnlineViews::generation(const Definition& definition) const {
+std::int64_t OnlineViews::generation(const Selected& wanted) const {
+  const auto& definition = *wanted.from;
   if (!definition.has_entity()) return 0;
   {
     Lock lock(mu_);
     const auto online = views_.find(definition.meaning);
     if (online != views_.end() && online->second.done) return online->second.done->generation;
   }
+  const auto name = wanted.pinned ? fmt::format("{}@{}", definition.name, *wanted.pinned) : definition.name;
   throw Error(Code::conflict,
-              fmt::format("feature view '{}' is not online: 'falaj features materialize {}' brings it there",
-                          definition.name, definition.name));
+              fmt::format("feature view '{0}' is not online: 'falaj features materialize {0}' brings it there", name));
 }
 
 std::int64_t OnlineViews::get(const Selection& wanted, const Entities& entities, std::optional<std::int64_t> as_of_us,
                               FeatureSink& into) {
   const auto generations = [&] {
     std::vector<std::int64_t> out;
-    for (const auto& view : wanted) out.push_back(generation(*view.from));
+    for (const auto& view : wanted) out.push_back(generation(view));
     return out;
   };
   // A generation is whole before it is the one to read, and is erased only after it was: when it is the same before and

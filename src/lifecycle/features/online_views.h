@@ -79,7 +79,7 @@ class OnlineViews {
   online::Store& store() { return store_; }
 
  private:
-  std::int64_t generation(const Definition& definition) const;  // that is read; throws conflict
+  std::int64_t generation(const Selected& wanted) const;  // that is read; throws conflict
   std::int64_t tell(const Selection& wanted, const std::vector<std::int64_t>& generations, const Entities& entities,
                     std::optional<std::int64_t> as_of_us, FeatureSink& into);
   void mark_store(const sql::Act& act);

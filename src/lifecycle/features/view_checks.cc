@@ -12,10 +12,29 @@ namespace {
 
 constexpr const char* kCheckedRows = "falaj_checked";
 
-bool looks_at_one_row(const data::RuleSpec& rule) {
-  constexpr std::string_view kOfRows[] = {"type", "range", "set", "pattern", "nulls"};
-  return std::find(std::begin(kOfRows), std::end(kOfRows), rule.check) != std::end(kOfRows);
-}
+// Rows in a table while they are checked. Temporary: seen by the room's own statements only, and no prepared one has to
+// be looked at again for it.
+class CheckedRows {
+ public:
+  CheckedRows(table::Workspace& room, const std::string& select, std::int64_t now_us,
+              const table::Workspace::Watch& watch)
+      : in_{room, kCheckedRows, "", "", now_us, watch} {
+    room.run(fmt::format("CREATE OR REPLACE TEMP TABLE {} AS SELECT * FROM ({})", kCheckedRows, select), {}, watch);
+  }
+  void check(const data::RuleSpec& rule, std::string expectation, const std::string& action, ViewChecks& out) const {
+    auto result = data::run_rule(in_, rule);
+    result.expectation = std::move(expectation);
+    result.action = action;
+    if (!result.held && action == "refuse") {
+      out.refused.push_back({fmt::format("expectation {}", result.expectation), result.said});
+      for (const auto& example : result.examples) out.refused.push_back({result.column, example});
+    }
+    out.results.push_back(std::move(result));
+  }
+
+ private:
+  const data::Checked in_;
+};
 
 struct KeptCheck {
   std::string view;
@@ -38,24 +57,21 @@ ViewChecks run_expectations(table::Workspace& room, const Definition& of, Rules 
                             const table::Workspace::Watch& watch) {
   ViewChecks out;
   if (of.spec.expectations.empty()) return out;
-  // Temporary: seen by the room's own statements only, and no prepared one has to be looked at again for it.
-  room.run(fmt::format("CREATE OR REPLACE TEMP TABLE {} AS SELECT * FROM ({})", kCheckedRows, of.select), {}, watch);
-  const data::Checked in{room, kCheckedRows, "", "", now_us, watch};
+  const CheckedRows rows(room, of.select, now_us, watch);
   for (std::size_t e = 0; e < of.spec.expectations.size(); ++e) {
     const auto& expectation = of.spec.expectations[e];
-    for (const auto& rule : expectation.rules) {
-      if (which == Rules::rows && !looks_at_one_row(rule)) continue;
-      auto result = data::run_rule(in, rule);
-      result.expectation = fmt::format("{}[{}]", of.name, e);
-      result.action = expectation.action;
-      if (!result.held && expectation.action == "refuse") {
-        out.refused.push_back({fmt::format("expectation {}", result.expectation), result.said});
-        for (const auto& example : result.examples) out.refused.push_back({result.column, example});
-      }
-      out.results.push_back(std::move(result));
-    }
+    for (const auto& rule : expectation.rules)
+      if (which == Rules::all || data::looks_at_one_row(rule))
+        rows.check(rule, fmt::format("{}[{}]", of.name, e), expectation.action, out);
   }
-  room.run(fmt::format("DROP TABLE {}", kCheckedRows));
+  return out;
+}
+
+ViewChecks run_rules(table::Workspace& room, const std::string& dataset,
+                     const std::vector<std::pair<std::string, data::RuleSpec>>& rules, std::int64_t now_us) {
+  ViewChecks out;
+  const CheckedRows rows(room, "SELECT * FROM " + table::identifier(dataset), now_us, {});
+  for (const auto& [expectation, rule] : rules) rows.check(rule, expectation, "refuse", out);
   return out;
 }
 
