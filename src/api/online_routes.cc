@@ -11,6 +11,7 @@
 #include "api/page.h"
 #include "api/project.h"
 #include "api/turn.h"
+#include "foundation/base/error.h"
 #include "lifecycle/features/online.h"
 #include "lifecycle/lookup/values.h"
 
@@ -168,7 +169,10 @@ template <>
 struct Shape<MaterialiseIn> {
   static constexpr std::string_view name = "Materialise";
   static Fields fields() {
-    return {field("view", &MaterialiseIn::view, "The feature view.").required().text({is_name, kNameRule}),
+    return {field("view", &MaterialiseIn::view,
+                  "The feature view; VIEW@REVISION what it was at that, for services that pin it.")
+                .required()
+                .text({features::is_view_name, features::kViewNameRule}),
             field("end", &MaterialiseIn::end, "Events up to then; up to now if absent.").length(0, 40),
             field("full", &MaterialiseIn::full, "From the beginning, not only what is new.")};
   }
@@ -343,12 +347,16 @@ ViewsOut list(Platform& platform, Call& call) {
   for (const auto& row : rows) {
     if (!call.allows("feature.read", scope_of(where, "FeatureView", row.view))) continue;
     ViewOut old;
-    old.view = row.view;
-    old.revision = row.revision;
-    old.dataset = row.dataset;
-    old.online = row.done.has_value();
+    if (const auto definition = platform.online.views().definition_of(row)) {
+      old = status_of(platform, *definition, row, where);
+    } else {
+      old.view = row.view;
+      old.revision = row.revision;
+      old.dataset = row.dataset;
+      old.online = row.done.has_value();
+      if (row.done) old.version = row.done->version;
+    }
     old.used = platform.online.is_used(row);
-    if (row.done) old.version = row.done->version;
     out.views.push_back(old);
   }
   return out;
@@ -481,11 +489,14 @@ void add_online_routes(Routes& routes, Platform& platform) {
       [&platform, turns](Call& call, const MaterialiseIn& in) {
         const Turn turn(*turns);
         const auto where = project_of(call);
-        const auto scope = scope_of(where, "FeatureView", in.view);
+        const auto named = features::parse_view_name(in.view);
+        CHECK(named, "the shape says so");
+        const auto scope = scope_of(where, "FeatureView", named->view);
         call.require("feature.write", scope);
-        const auto row = platform.online.materialiser().run(where, in.view, {time_of(in.end, "end"), in.full},
-                                                            call.act(scope.str()));
-        return status_of(platform, *platform.online.definitions().view(where, in.view), row, where);
+        const auto row = platform.online.materialiser().run(
+            where, named->view, {time_of(in.end, "end"), in.full, named->revision}, call.act(scope.str()));
+        return status_of(platform, *platform.online.definitions().view(where, named->view, named->revision), row,
+                         where);
       });
   routes.add<Nothing, ViewsOut>({Method::get, "/v1/features/views", Permission::signed_in("{scope}"), BodyLimit::none(),
                                  Audit::read(), Place::worker, "Feature views, and what of them is online."},

@@ -122,8 +122,11 @@ void materialise(Session& session, const Options& options) {
     };
     const auto how_far = [&] {
       const auto all = session.api().get("/v1/features/views", {{"scope", session.project_scope()}});
-      for (const auto& one : all.at("views").as_array())
-        if (one.at("view").as_string() == view) return one.at("done").to_number<double>();
+      for (const auto& one : all.at("views").as_array()) {
+        const std::string_view name(one.at("view").as_string());
+        if (name == view || fmt::format("{}@{}", name, one.at("revision").as_int64()) == view)
+          return one.at("done").to_number<double>();
+      }
       return 0.0;
     };
     done.push_back(with_progress("materialising " + view, session.clock(), session.quiet, call, how_far));
@@ -205,7 +208,8 @@ void add_feature_commands(CLI::App& app, Session& session) {
   made->callback([&session, options] { train_set(session, *options); });
 
   auto* materialised = features->add_subcommand("materialize", "Bring the newest rows of views online");
-  materialised->add_option("VIEW", options->views, "Which views")->required();
+  materialised->add_option("VIEW", options->views, "Which views; VIEW@REVISION for what one was, as services pin it")
+      ->required();
   materialised->add_option("--end", options->end, "Events up to then, such as 2001-03-31T23:59:00Z; now when absent");
   materialised->add_flag("--full", options->full, "From the beginning, not only what is new");
   materialised->callback([&session, options] { materialise(session, *options); });

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// erase_drill [--engine sqlite|postgresql] [--subjects N] [--kills N] FALAJ_BINARY
+// erase_drill [--engine sqlite|postgresql] [--store lmdb|redis] [--subjects N] [--kills N] FALAJ_BINARY
 //
-// People with canaries in their rows; a training set, runs and models made of them. All but a few are erased, one by
-// one, while the server is killed with -9 now and then. Then: what each erasure said was made of the rows is exactly
-// what was; no byte below the data directory holds a canary of theirs, nor does any object that the keys still open,
-// named or not; everybody else's rows are all there.
+// People with canaries in their rows, some of which were pushed; a training set, runs and models made of them, and
+// features of each online. All but a few are erased, one by one, while the server is killed with -9 now and then. After
+// each erasure nothing of the person is online, and everybody else is. In the end: what each erasure said was made of
+// the rows is exactly what was; no byte below the data directory holds a canary of theirs, nor does any object that the
+// keys still open, named or not, nor any row of the online store; everybody else's rows are all there.
 
 #include <stdlib.h>
 
@@ -23,6 +24,8 @@
 #include "foundation/base/text.h"
 #include "foundation/client/api_client.h"
 #include "foundation/sys/random.h"
+#include "lifecycle/features/online.h"
+#include "storage/online/testing.h"
 #include "storage/sql/testing.h"
 #include "storage/table/testing.h"
 #include "tests/program.h"
@@ -75,7 +78,7 @@ std::set<std::string> canaries_in(std::string_view bytes) {
 
 class Drill {
  public:
-  Drill(std::string binary, bool postgresql, int subjects, int kills, std::uint64_t seed)
+  Drill(std::string binary, bool postgresql, bool redis, int subjects, int kills, std::uint64_t seed)
       : binary_(std::move(binary)), postgresql_(postgresql), subjects_(subjects), kills_(kills), random_(seed) {
     char path[] = "/tmp/falaj-erase-XXXXXX";
     directory_ = ::mkdtemp(path);
@@ -83,6 +86,10 @@ class Drill {
     if (postgresql_) {
       std::ofstream(directory_ + "/conninfo") << sql::PostgresqlServer::shared().make_database();
       arguments.insert(arguments.end(), {"--set", "database.postgresql=file:" + directory_ + "/conninfo"});
+    }
+    if (redis) {
+      redis_.emplace(online::RedisServer::Keeps::every_write);
+      arguments.insert(arguments.end(), {"--set", "online.redis_socket=" + redis_socket()});
     }
     program_.emplace(binary_, data(), directory_ + "/log", arguments);
     connect();
@@ -95,6 +102,7 @@ class Drill {
 
   void run() {
     plant();
+    check_online(0);
     if (!postgresql_) EXPECT(!raw_scan().empty(), "the scan finds no canary before anything is erased");
     for (int i = 0; i < subjects_; ++i) erase(i);
     const auto again = finish(begin(0));
@@ -109,13 +117,15 @@ class Drill {
     for (const auto& found : readable) EXPECT(!erased.contains(found), "{} can still be read", found);
     for (int i = subjects_; i < everybody(); ++i)
       EXPECT(readable.contains(note(i)), "the scan of objects does not find what is there: {}", note(i));
+    check_store(erased);
   }
   int killed() const { return killed_; }
 
  private:
   std::string data() const { return directory_ + "/data"; }
   int everybody() const { return subjects_ + subjects_ / 4; }
-  int early() const { return subjects_ * 3 / 4; }  // so many are in the first version already
+  int early() const { return subjects_ * 3 / 4; }  // so many are in the first version already; others are pushed
+  std::string redis_socket() const { return redis_->options().unix_socket; }
   std::string person(int i) const {
     return fmt::format("{}{:08x}{:08x}", kMark, 0x0e11a000U, static_cast<unsigned>(i));
   }
@@ -143,8 +153,18 @@ class Drill {
     std::string out = "person,at,note,n\n";
     for (int i = from; i < to; ++i)
       for (int visit = 0; visit < 3; ++visit)
-        out += fmt::format("{},2001-01-{:02} 10:00,{},{}\n", person(i), 1 + (i + visit * 7) % 20, note(i), visit);
+        out += fmt::format("{},{},{},{}\n", person(i), day_of(i, visit), note(i), visit);
     return out;
+  }
+  static std::string day_of(int i, int visit) {
+    return fmt::format("2001-01-{:02}T10:00:00Z", 1 + (i + visit * 7) % 20);
+  }
+  void push(int from, int to) {
+    json::array rows;
+    for (int i = from; i < to; ++i)
+      for (int visit = 0; visit < 3; ++visit)
+        rows.push_back(json::object{{"person", person(i)}, {"at", day_of(i, visit)}, {"note", note(i)}, {"n", visit}});
+    api_->post("/v1/features/push", {{"dataset", "visits"}, {"rows", std::move(rows)}}, kScope);
   }
   std::string run_with(const json::value& version) {
     const std::string id(mlflow("runs/create", {{"experiment_id", "0"}}).at("run").at("info").at("run_id").as_string());
@@ -170,7 +190,10 @@ class Drill {
                {{"sources", json::array{{{"file", "drill.yaml"}, {"text", kResources}}}}, {"dry_run", false}});
     const auto first = ingest("visits", rows(0, early()));
     first_train_ = train_set();
-    const auto second = ingest("visits", rows(early(), everybody()));
+    api_->post("/v1/features/materialize", {{"view", "habits"}}, kScope);
+    push(early(), everybody());
+    check_online(0);
+    api_->post("/v1/features/flush", {{"dataset", "visits"}}, kScope);
     second_train_ = train_set();
     early_run_ = run_with(first);
     early_train_run_ = run_with(first_train_);
@@ -189,8 +212,11 @@ class Drill {
   }
 
   void erase(int i) {
+    if (i % 4 == 0) {  // what was pushed last is in no version yet
+      push(i, i + 1);
+      ++newest_["visits"];
+    }
     const auto id = begin(i);
-    json::value erased;
     if (killed_ < kills_ && i % std::max(1, subjects_ / std::max(1, kills_)) == 0) {
       ++killed_;
       const client::Target target{program_->url(), program_->token(), "", ""};
@@ -209,6 +235,7 @@ class Drill {
       while (killed_ % 2 == 0 && !is_done(id)) pause(100'000);
     }
     check(i, finish(id));
+    check_online(i + 1);
   }
   bool is_done(const std::string& id) {
     return api_->get(fmt::format("/v1/erasures/{}", id), kScope).at("state").as_string() == "done";
@@ -239,11 +266,29 @@ class Drill {
     for (const auto& one : report.at("datasets").as_array()) {
       std::set<std::int64_t> held;
       for (const auto& number : one.at("held").as_array()) held.insert(number.as_int64());
-      // The two that were made, but the first only if it had them; and each that an erasure before left.
-      std::set<std::int64_t> expected{2};
-      if (i < early()) expected.insert(1);
-      for (int n = 0; n < i; ++n) expected.insert(3 + n);
+      // The two that were made, but the first only if it had them; and each that a push or an erasure before left.
+      std::set<std::int64_t> expected;
+      auto& newest = newest_[std::string(one.at("dataset").as_string())];
+      for (std::int64_t n = i < early() ? 1 : 2; n <= newest; ++n) expected.insert(n);
+      ++newest;
       EXPECT(held == expected, "versions that had rows of {} are not those listed: {}", i, json::serialize(report));
+    }
+  }
+
+  // Of the first `gone` nothing is known, of everybody else all.
+  void check_online(int gone) {
+    json::array people;
+    for (int i = 0; i < everybody(); ++i) people.emplace_back(person(i));
+    const auto answer = api_->post(
+        "/v1/features/get",
+        {{"features", {"habits:last_note"}}, {"entities", json::object{{"person", std::move(people)}}}}, kScope);
+    const auto& column = answer.at("columns").at(0);
+    for (int i = 0; i < everybody(); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const auto& value = column.at("values").as_array()[at];
+      const std::string_view status(column.at("statuses").as_array()[at].as_string());
+      const bool right = i < gone ? value.is_null() && status == "missing" : value == json::value(note(i));
+      EXPECT(right, "after {} erasures {} is {} online: {}", gone, i, status, json::serialize(value));
     }
   }
 
@@ -262,6 +307,7 @@ class Drill {
   std::set<std::string> raw_scan() const {
     std::set<std::string> out;
     std::vector<std::string> roots{data()};
+    if (redis_) roots.push_back(fs::path(redis_socket()).parent_path());
     for (const auto& root : roots)
       for (const auto& entry : fs::recursive_directory_iterator(root)) {
         if (!entry.is_regular_file()) continue;
@@ -275,12 +321,17 @@ class Drill {
     return out;
   }
 
-  // What whoever has the keys could still read, from the store itself: names do not matter.
-  std::set<std::string> read_objects() const {
+  app::Settings settings() const {
     app::Settings settings;
     settings.data = data();
     if (postgresql_) settings.database.postgresql = "file:" + directory_ + "/conninfo";
-    app::ControlPlane plane(settings, {}, {});
+    if (redis_) settings.online.redis_socket = redis_socket();
+    return settings;
+  }
+
+  // What whoever has the keys could still read, from the store itself: names do not matter.
+  std::set<std::string> read_objects() const {
+    app::ControlPlane plane(settings(), {}, {});
     auto& vault = plane.platform().vault;
     std::set<std::string> out;
     const TenantName tenant{"default"};
@@ -298,16 +349,38 @@ class Drill {
     return out;
   }
 
+  // Every row of the online store, opened: one for each who is left, in the one generation that is read.
+  void check_store(const std::set<std::string>& erased) const {
+    app::ControlPlane plane(settings(), {}, {});
+    auto& views = plane.platform().online.views();
+    std::set<std::string> found;
+    int rows = 0;
+    const auto snapshot = views.store().snapshot();
+    for (const auto& view : views.list(std::nullopt))
+      for (std::int64_t generation = 1; generation <= view.generations; ++generation)
+        snapshot->each(*views.space(view.meaning, generation), [&](const auto&, const online::Row& row) {
+          ++rows;
+          for (auto& canary : canaries_in(as_text(row.payload))) found.insert(canary);
+          return true;
+        });
+    EXPECT(rows == everybody() - subjects_, "{} rows are online, of {} people", rows, everybody() - subjects_);
+    for (const auto& canary : found) EXPECT(!erased.contains(canary), "{} is in the online store", canary);
+    for (int i = subjects_; i < everybody(); ++i)
+      EXPECT(found.contains(note(i)), "the scan of the online store does not find what is there: {}", note(i));
+  }
+
   const std::string binary_;
   const bool postgresql_;
   const int subjects_, kills_;
   int killed_ = 0;
   sys::SimRandom random_;
   std::string directory_;
+  std::optional<online::RedisServer> redis_;
   std::optional<Program> program_;
   std::optional<client::ApiClient> api_;
   json::value first_train_, second_train_;
   std::string early_run_, early_train_run_, late_run_;
+  std::map<std::string, std::int64_t> newest_{{"visits", 2}, {"train", 2}};  // versions
 };
 
 }  // namespace
@@ -315,12 +388,14 @@ class Drill {
 
 int main(int argc, char** argv) {
   using namespace falaj;
-  std::string engine = "sqlite", binary;
+  std::string engine = "sqlite", store = "lmdb", binary;
   std::int64_t subjects = 200, kills = 10;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--engine" && i + 1 < argc)
       engine = argv[++i];
+    else if (word == "--store" && i + 1 < argc)
+      store = argv[++i];
     else if (word == "--subjects" && i + 1 < argc)
       subjects = parse_int(argv[++i]).value_or(subjects);
     else if (word == "--kills" && i + 1 < argc)
@@ -331,13 +406,14 @@ int main(int argc, char** argv) {
   sys::RealRandom real;
   const std::uint64_t seed = real.next();
   try {
-    tests::Drill drill(binary, engine == "postgresql", static_cast<int>(subjects), static_cast<int>(kills), seed);
+    tests::Drill drill(binary, engine == "postgresql", store == "redis", static_cast<int>(subjects),
+                       static_cast<int>(kills), seed);
     drill.run();
-    fmt::print("result {}: seed {}, {} people erased, {} kills; descendants exact, no canary left, others whole\n",
-               engine, seed, subjects, drill.killed());
+    fmt::print("result {}, {}: seed {}, {} people erased, {} kills; descendants exact, no canary left, others whole\n",
+               engine, store, seed, subjects, drill.killed());
     return 0;
   } catch (const std::exception& e) {
-    fmt::print("result {}: seed {}: {}\n", engine, seed, e.what());
+    fmt::print("result {}, {}: seed {}: {}\n", engine, store, seed, e.what());
     return 1;
   }
 }

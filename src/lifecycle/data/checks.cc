@@ -241,6 +241,11 @@ class Rule {
 
 CheckResult run_rule(const Checked& in, const RuleSpec& rule) { return Rule(in, rule).run(); }
 
+bool looks_at_one_row(const RuleSpec& rule) {
+  constexpr std::string_view kOfRows[] = {"type", "range", "set", "pattern", "nulls"};
+  return std::find(std::begin(kOfRows), std::end(kOfRows), rule.check) != std::end(kOfRows);
+}
+
 void keep_checks(sql::Writer& w, std::int64_t dataset, std::optional<std::int64_t> version, std::int64_t at_us,
                  const std::vector<CheckResult>& results) {
   for (const auto& result : results) {

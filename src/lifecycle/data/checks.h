@@ -33,6 +33,7 @@ struct Checked {
   table::Workspace::Watch watch;
 };
 CheckResult run_rule(const Checked& in, const RuleSpec& rule);
+bool looks_at_one_row(const RuleSpec& rule);  // rather than at all of them together
 
 // ---- results are kept, also of rows that were refused
 void keep_checks(sql::Writer& w, std::int64_t dataset, std::optional<std::int64_t> version, std::int64_t at_us,

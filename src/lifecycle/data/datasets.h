@@ -47,6 +47,7 @@ struct Finish {
   std::vector<Input> inputs{};  // versions that the rows are made of; conflict when one is erased meanwhile
   std::optional<AnsweredBy> answered_by{};
   double done_before = 0;  // share of the whole work that was done when rows began to come in, for progress()
+  bool promised = false;  // rows that somebody was told are taken: what expectations find refuses nothing, and is noted
 };
 
 struct Difference {
@@ -100,6 +101,11 @@ class Datasets {
   table::Schema infer(const Where& where, const std::string& name, const std::string& upload, Format format);
   Version finish(const Where& where, const std::string& name, const std::string& upload, Finish how,
                  const sql::Act& act, const table::Workspace::Watch& watch = {});
+  // What is asked of rows before they are promised: rules of expectations that refuse, each about one row alone, by the
+  // names of those. What was found of rows that were refused is noted; the last 1,000 are kept.
+  std::vector<std::pair<std::string, RuleSpec>> rules_of_rows(const Where& where, const std::string& name);
+  void note_refused(const Where& where, const std::string& name, const std::vector<CheckResult>& results,
+                    const sql::Act& act);
   // A version made of the answer to a query of ours; `room` has what the query reads.
   Version store(const Where& where, const std::string& name, table::Workspace& room, const std::string& select,
                 const Finish& how, const sql::Act& act, const table::Workspace::Watch& watch = {});

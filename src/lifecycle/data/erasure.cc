@@ -217,7 +217,7 @@ Erasure Erasures::clean(const Where& where, const std::string& id, const sql::Ac
   if (erasure.state == kBegun) {
     for (auto* holder : holders_)
       for (const auto& one : erasure.report.datasets)
-        if (one.version) holder->replaced(where, one.dataset, *one.version, act);
+        if (!one.held.empty()) holder->replaced(where, one.dataset, one.version.value_or(0), act);
     erasure.report.shared = static_cast<std::int64_t>(parts_.datasets.destroy_dropped(where, act));
     parts_.database.write(act, [&](sql::Writer& w) {
       auto report = erasure.report;
@@ -227,7 +227,10 @@ Erasure Erasures::clean(const Where& where, const std::string& id, const sql::Ac
     });
   }
   // Whoever is told that it is done may look for it in the files.
-  parts_.database.scrub(kTables);
+  std::vector<std::string_view> tables(std::begin(kTables), std::end(kTables));
+  for (const auto* holder : holders_)
+    for (const auto table : holder->tables()) tables.push_back(table);
+  parts_.database.scrub(tables);
   return parts_.database.write(act, [&](sql::Writer& w) {
     w.execute("UPDATE data_erasure SET state = ?, done_us = ? WHERE id = ?", {kDone, parts_.clock.wall().count(), id});
     return *find(w, where, id);

@@ -23,9 +23,11 @@ class RowHolder {
   // Rows of that subject made from that dataset are gone when it returns. Safe to repeat.
   virtual void erase_subject(const Where& where, const std::string& dataset, const std::string& column,
                              const std::string& subject, const sql::Act& act) = 0;
-  // The dataset's newest version is made anew, with fewer rows.
+  // Versions of the dataset are erased; `new_version` has what is left of the newest, 0 when that had none of the rows.
   virtual void replaced(const Where& where, const std::string& dataset, std::int64_t new_version,
                         const sql::Act& act) = 0;
+  // Of the database, that may have held a value of such a row.
+  virtual std::vector<std::string_view> tables() const { return {}; }
 };
 
 // What was made of versions, by the names that runs know them by.

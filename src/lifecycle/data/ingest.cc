@@ -21,6 +21,7 @@ namespace falaj::data {
 namespace {
 
 constexpr std::size_t kFaultsMax = 20;  // shown of rows that do not fit
+constexpr std::int64_t kRefusedMax = 1000;
 // All columns that are wrong at once.
 void check_columns(const table::Schema& found, const table::Schema& declared) {
   Faults faults;
@@ -281,8 +282,8 @@ void Datasets::check_expectations(const Where& where, Batch& batch, const sql::A
       }
       auto result = run_rule(in, rule);
       result.expectation = expectation;
-      result.action = spec.action;
-      if (!result.held && spec.action == "refuse") {
+      result.action = batch.how.promised ? "warn" : spec.action;
+      if (!result.held && result.action == "refuse") {
         faults.push_back({fmt::format("expectation {}", result.expectation), result.said});
         for (const auto& example : result.examples) faults.push_back({result.column, example});
       }
@@ -292,6 +293,29 @@ void Datasets::check_expectations(const Where& where, Batch& batch, const sql::A
   if (faults.empty()) return;
   database_.write(act, [&](sql::Writer& w) { keep_checks(w, batch.row, std::nullopt, in.now_us, batch.checks); });
   refuse_if_any("rows", std::move(faults));
+}
+
+std::vector<std::pair<std::string, RuleSpec>> Datasets::rules_of_rows(const Where& where, const std::string& name) {
+  std::vector<std::pair<std::string, RuleSpec>> out;
+  for (auto& [expectation, spec] : expectations(where, name)) {
+    if (spec.action != "refuse") continue;
+    // Of which a share may fail, that is about all the rows of a version.
+    for (auto& rule : spec.rules)
+      if (looks_at_one_row(rule) && rule.share == 0) out.emplace_back(expectation, std::move(rule));
+  }
+  return out;
+}
+
+void Datasets::note_refused(const Where& where, const std::string& name, const std::vector<CheckResult>& results,
+                            const sql::Act& act) {
+  database_.write(act, [&](sql::Writer& w) {
+    const auto row = need_dataset(w, where, name);
+    keep_checks(w, row, std::nullopt, clock_.wall().count(), results);
+    const auto last =
+        w.first("SELECT id FROM data_check WHERE dataset = ? AND version IS NULL ORDER BY id DESC LIMIT 1 OFFSET ?",
+                {row, kRefusedMax}, [](const sql::Row& found) { return found.integer(0); });
+    if (last) w.execute("DELETE FROM data_check WHERE dataset = ? AND version IS NULL AND id <= ?", {row, *last});
+  });
 }
 
 vault::Entry Datasets::put_parquet(const Where& where, const std::string& zone, table::Workspace& room,

@@ -47,14 +47,6 @@ std::string list(const std::vector<std::string>& columns, std::string_view befor
   return out;
 }
 
-std::string same_key(const std::vector<std::string>& left, const std::vector<std::string>& right, std::string_view a,
-                     std::string_view b) {
-  std::string out;
-  for (std::size_t i = 0; i < left.size(); ++i)
-    out += fmt::format("{}{}.{} = {}.{}", i == 0 ? "" : " AND ", a, identifier(left[i]), b, identifier(right[i]));
-  return out;
-}
-
 std::string time_of(std::string_view alias, const std::string& column) {
   return fmt::format("epoch_us({}.{}::TIMESTAMP)", alias, identifier(column));
 }
@@ -66,21 +58,32 @@ void number_entities(table::Workspace& room, const std::string& spine, const Vie
     there += fmt::format("{}{} IS NOT NULL", there.empty() ? "" : " AND ", identifier(key));
   const auto keys = list(view.spine_key);
   room.run(
-      fmt::format("CREATE OR REPLACE TABLE {0} AS SELECT row_number() OVER () AS e, {1} FROM"
+      fmt::format("CREATE OR REPLACE TABLE {0} AS SELECT row_number() OVER () AS falaj_entity, {1} FROM"
                   " (SELECT DISTINCT {1} FROM {2} WHERE {3} ORDER BY {1})",
                   table, keys, spine, there));
 }
 
+// What is computed of a row is computed where there are no other columns than the row's.
 std::string events_sql(const ViewPlan& view, const std::string& entities) {
-  const auto at = time_of("s", view.at);
-  const auto available = view.available.empty() ? at : time_of("s", view.available);
-  std::string inputs;
-  for (const auto& input : view.inputs) inputs += fmt::format(", ({})::DOUBLE", input);
+  const auto time = [](const std::string& column) {
+    return fmt::format("epoch_us({}::TIMESTAMP)", identifier(column));
+  };
+  std::string of_row, inputs, same_key;
+  for (std::size_t i = 0; i < view.key.size(); ++i) {
+    of_row += fmt::format(", {} AS falaj_key{}", identifier(view.key[i]), i);
+    same_key += fmt::format("{}s.falaj_key{} = n.{}", i == 0 ? "" : " AND ", i, identifier(view.spine_key[i]));
+  }
+  for (std::size_t i = 0; i < view.inputs.size(); ++i) {
+    of_row += fmt::format(", ({})::DOUBLE AS falaj_input{}", view.inputs[i], i);
+    inputs += fmt::format(", s.falaj_input{}", i);
+  }
   return fmt::format(
-      "SELECT n.e, {0} AS at_us, {1} AS available_us, s.falaj_source_row{2} FROM"
-      " (SELECT row_number() OVER () AS falaj_source_row, * FROM {3}) s JOIN {4} n ON {5}"
-      " WHERE {0} IS NOT NULL AND {1} IS NOT NULL ORDER BY n.e, greatest(at_us, available_us), s.falaj_source_row",
-      at, available, inputs, identifier(view.relation), entities, same_key(view.key, view.spine_key, "s", "n"));
+      "SELECT n.falaj_entity, s.falaj_at, s.falaj_available, s.falaj_source_row{0} FROM (SELECT row_number() OVER () AS"
+      " falaj_source_row, {1} AS falaj_at, {2} AS falaj_available{3} FROM {4}) s JOIN {5} n ON {6} WHERE s.falaj_at IS"
+      " NOT NULL AND s.falaj_available IS NOT NULL ORDER BY n.falaj_entity, greatest(s.falaj_at, s.falaj_available),"
+      " s.falaj_source_row",
+      inputs, time(view.at), time(view.available.empty() ? view.at : view.available), of_row, identifier(view.relation),
+      entities, same_key);
 }
 
 struct Newest {
@@ -167,11 +170,15 @@ void join_as_of(table::Workspace& room, const std::string& spine, const std::str
   });
   {
     Rows events(room, events_sql(view, entities));
-    Rows asked(room, fmt::format("SELECT CASE WHEN n.e IS NULL OR {0} IS NULL THEN {5} ELSE n.e END AS who,"
-                                 " coalesce({0}, 0) AS now_us, p.{1} FROM {2} p LEFT JOIN {3} n ON {4}"
-                                 " ORDER BY who, now_us, p.{1}",
-                                 time_of("p", spine_time), kSpineRow, quoted, entities,
-                                 same_key(view.spine_key, view.spine_key, "p", "n"), kNobody));
+    std::string same_key;
+    for (const auto& key : view.spine_key)
+      same_key += fmt::format("{0}p.{1} = n.{1}", same_key.empty() ? "" : " AND ", identifier(key));
+    Rows asked(
+        room,
+        fmt::format("SELECT CASE WHEN n.falaj_entity IS NULL OR {0} IS NULL THEN {5} ELSE"
+                    " n.falaj_entity END AS who, coalesce({0}, 0) AS now_us, p.{1} FROM {2} p LEFT JOIN {3} n ON {4}"
+                    " ORDER BY who, now_us, p.{1}",
+                    time_of("p", spine_time), kSpineRow, quoted, entities, same_key, kNobody));
     sweep(room, events, asked, view, out + " raw", [&](std::size_t rows) {
       if (watch) watch(static_cast<double>(rows) / static_cast<double>(all));
     });

@@ -19,7 +19,7 @@ using lookup::Windows;
 
 // A feature view as a room sees it. All names are columns of `relation` unless they say otherwise.
 struct ViewPlan {
-  std::string relation;                // a table or view of the room
+  std::string relation;                // of the room; it gives the same rows in the same order whenever it is read
   std::vector<std::string> key;        // what names the entity
   std::vector<table::Type> key_types;  // as the entity declares them
   std::vector<std::string> spine_key;  // the same, as the spine calls it

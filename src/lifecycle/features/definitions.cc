@@ -53,6 +53,17 @@ Place place_of(const Definition& definition, const std::string& name) {
 
 }  // namespace
 
+std::string lay_out_rows(table::Workspace& room, const Definition& of, const std::string& table,
+                         const table::Workspace::Watch& watch) {
+  if (of.row_by_row) return fmt::format("({})", of.select);
+  std::vector<std::string> columns;
+  for (const auto& column : of.rows) columns.push_back(column.name);
+  room.run(fmt::format("CREATE OR REPLACE TABLE {} AS SELECT * FROM ({}) ORDER BY {}", table::identifier(table),
+                       of.select, table::identifiers(columns)),
+           {}, watch);
+  return table::identifier(table);
+}
+
 std::shared_ptr<const lookup::View> view_of(const Definition& d) {
   std::vector<lookup::Type> key;
   for (const auto type : d.plan.key_types) key.push_back(online_type(type));

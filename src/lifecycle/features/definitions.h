@@ -92,6 +92,10 @@ class Definitions {
   std::unordered_map<std::string, std::shared_ptr<const KeptSelection>> selections_ GUARDED_BY(mu_);
 };
 
+// From what a room that has the dataset under its name reads the rows of a view, in the same order every time. What a
+// query groups, joins or tells apart comes in any order: such rows are put into a table first, by all their columns.
+std::string lay_out_rows(table::Workspace& room, const Definition& of, const std::string& table,
+                         const table::Workspace::Watch& watch = {});
 online::Type online_type(table::Type type);
 std::shared_ptr<const lookup::View> view_of(const Definition& definition);  // by its plan, meaning and time to live
 // Throws invalid.

@@ -10,8 +10,8 @@ namespace {
 
 using table::identifier;
 
-// Columns: the key, at_us, available_us, source_row, the inputs, the row's features.
-std::string events_sql(const Definition& of, const std::string& condition) {
+// Columns: the key, at_us, available_us, the number of the row, the inputs, the row's features.
+std::string events_sql(const Definition& of, const std::string& rows, const std::string& condition) {
   const auto& plan = of.plan;
   const auto time = [](const std::string& column) {
     return fmt::format("epoch_us({}::TIMESTAMP)", identifier(column));
@@ -23,15 +23,15 @@ std::string events_sql(const Definition& of, const std::string& condition) {
     keys += fmt::format("{}falaj_key{}", i == 0 ? "" : ", ", i);
     there += fmt::format(" AND falaj_key{} IS NOT NULL", i);
   }
-  select += fmt::format(", {} AS at_us, {} AS available_us, source_row", time(plan.at),
+  select += fmt::format(", {} AS at_us, {} AS available_us, falaj_source_row", time(plan.at),
                         time(plan.available.empty() ? plan.at : plan.available));
   for (const auto& input : plan.inputs) select += fmt::format(", ({})::DOUBLE", input);
   for (const auto& feature : plan.rows)
     select += fmt::format(", CAST({} AS {})", identifier(feature.column), table::sql_name(feature.type));
   return fmt::format(
-      "SELECT * FROM (SELECT {} FROM (SELECT row_number() OVER () AS source_row, * FROM ({})))"
-      " WHERE at_us IS NOT NULL AND available_us IS NOT NULL{}{}{} ORDER BY {}, source_row",
-      select, of.select, there, condition.empty() ? "" : " AND ", condition, keys);
+      "SELECT * FROM (SELECT {} FROM (SELECT row_number() OVER () AS falaj_source_row, * FROM {}))"
+      " WHERE at_us IS NOT NULL AND available_us IS NOT NULL{}{}{} ORDER BY {}, falaj_source_row",
+      select, rows, there, condition.empty() ? "" : " AND ", condition, keys);
 }
 
 }  // namespace
@@ -54,7 +54,9 @@ lookup::Value value_of(const table::Chunk& chunk, std::size_t column, std::size_
 }
 
 EventCursor::EventCursor(table::Workspace& room, const Definition& of, const std::string& condition)
-    : of_(of), cursor_(room.open(events_sql(of, condition))), writer_(of.view->layout) {
+    : of_(of),
+      cursor_(room.open(events_sql(of, lay_out_rows(room, of, "falaj rows"), condition))),
+      writer_(of.view->layout) {
   event_.cells.resize(of.plan.inputs.size());
   step();
 }

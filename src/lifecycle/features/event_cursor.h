@@ -20,7 +20,7 @@ inline constexpr std::int64_t kPastUs = std::int64_t{3600} * 1'000'000;
 // order of the rows. Rows whose key or time is null are no events.
 class EventCursor {
  public:
-  // `condition`: SQL of ours over at_us and source_row (1, 2, ...), or "".
+  // `condition`: SQL of ours over at_us, or "".
   EventCursor(table::Workspace& room, const Definition& of, const std::string& condition);
 
   bool at_end() const { return chunk_ == nullptr; }

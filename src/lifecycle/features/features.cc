@@ -46,6 +46,9 @@ void add(table::Workspace::Filler& filler, const lookup::Value& value) {
     filler.null();
 }
 
+// Names that no dataset has.
+constexpr const char *kGiven = "spine as given", *kSpine = "spine numbered";
+
 // Joining takes about so much of the time, making a version the rest.
 constexpr double kJoining = 0.6;
 
@@ -60,7 +63,7 @@ std::string shown_as(const std::string& column, lookup::Type type) {
 
 }  // namespace
 
-Features::Joined Features::join(table::Workspace& room, const Where& where, const Selected& wanted,
+Features::Joined Features::join(table::Workspace& room, const Where& where, const Selected& wanted, std::size_t index,
                                 const std::string& time, const table::Workspace::Watch& watch) {
   const auto& view = *wanted.from;
   Joined joined;
@@ -70,16 +73,22 @@ Features::Joined Features::join(table::Workspace& room, const Where& where, cons
   // By the dataset's own name, as the view's SQL calls it.
   datasets_.open(room, where, version, view.spec.dataset);
   auto plan = compile(view.spec, view.entity, view.rows, stored);
-  plan.relation = fmt::format("view {}@{}", view.name, view.revision);
-  room.run(fmt::format("CREATE OR REPLACE VIEW {} AS {}", table::identifier(plan.relation), view.select));
-  joined.stored = fmt::format("joined {}@{}", view.name, view.revision);
+  plan.relation = fmt::format("view {}", index);
+  const auto table = fmt::format("rows {}", index);
+  const auto rows = lay_out_rows(room, view, table, [&](double) {
+    if (watch) watch(0);
+  });
+  room.run(fmt::format("CREATE OR REPLACE VIEW {} AS SELECT * FROM {}", table::identifier(plan.relation), rows));
+  joined.stored = fmt::format("joined {}", index);
   joined.from = fmt::format("{} ({}@{})", view.name, view.spec.dataset, version.number);
   joined.input = data::Input{version.dataset, version.row, version.number};
   for (std::size_t i = 0; i < plan.key.size(); ++i)
     if (plan.key[i] == plan.spine_key[i]) joined.input->columns.push_back(plan.key[i]);
   for (const auto& feature : plan.rows)
     if (feature.name == feature.column) joined.input->columns.push_back(feature.name);
-  join_as_of(room, "spine", time, plan, joined.stored, watch);
+  join_as_of(room, kSpine, time, plan, joined.stored, watch);
+  room.run("DROP VIEW " + table::identifier(plan.relation));
+  room.run("DROP TABLE IF EXISTS " + table::identifier(table));
   return joined;
 }
 
@@ -106,7 +115,7 @@ void Features::compute(table::Workspace& room, const Selected& wanted, const tab
     select += fmt::format(", CAST({}.{} AS {})", of_request ? "p" : "j", table::identifier(column.name),
                           table::sql_name(static_cast<table::Type>(column.type)));
   }
-  select += " FROM spine p";
+  select += fmt::format(" FROM {} p", table::identifier(kSpine));
   if (!stored.empty()) select += fmt::format(" POSITIONAL JOIN {} j", table::identifier(stored));
   std::string columns;
   for (const auto feature : features)
@@ -141,8 +150,8 @@ data::Version Features::train_set(const Where& where, const TrainSet& wanted, co
                                            "when each row is described",
                                            time, wanted.spine.name));
   const auto room = datasets_.room();
-  datasets_.open(*room, where, spine, "spine rows");
-  number_spine(*room, "spine rows", "spine");
+  datasets_.open(*room, where, spine, kGiven);
+  number_spine(*room, kGiven, kSpine);
   data::Finish how{data::Format::parquet, data::Mode::overwrite, "", "", {}};
   auto& input = how.inputs.emplace_back(data::Input{spine.dataset, spine.row, spine.number});
   for (const auto& column : spine.schema) input.columns.push_back(column.name);
@@ -162,7 +171,7 @@ data::Version Features::train_set(const Where& where, const TrainSet& wanted, co
     columns += fmt::format("{}p.{}", columns.empty() ? "" : ", ", table::identifier(column.name));
   for (std::size_t i = 0; i < selected.size(); ++i) {
     const auto& view = *selected[i].from;
-    auto joined = join(*room, where, selected[i], time, [&](double done) {
+    auto joined = join(*room, where, selected[i], i, time, [&](double done) {
       if (watch) watch(done);
       const auto of_all = (static_cast<double>(i) + std::clamp(done, 0.0, 1.0)) / static_cast<double>(selected.size());
       datasets_.note_progress(how.upload, kJoining * of_all);
@@ -178,7 +187,7 @@ data::Version Features::train_set(const Where& where, const TrainSet& wanted, co
                              table::identifier(feature));
     }
     if (computes) {
-      joined.computed = fmt::format("computed {}@{}", view.name, view.revision);
+      joined.computed = fmt::format("computed {}", i);
       compute(*room, selected[i], spine.schema, joined.stored, joined.computed);
       beside += fmt::format(" POSITIONAL JOIN {} c{}", table::identifier(joined.computed), i);
     }
@@ -187,7 +196,7 @@ data::Version Features::train_set(const Where& where, const TrainSet& wanted, co
     from.push_back(joined.from);
     how.inputs.push_back(*joined.input);
   }
-  const auto select = fmt::format("SELECT {} FROM spine p{}", columns, beside);
+  const auto select = fmt::format("SELECT {} FROM {} p{}", columns, table::identifier(kSpine), beside);
   how.source = fmt::format("features {} of {}", wanted.service, fmt::join(from, ", "));
   declare(where, wanted.into, room->describe(select), time, authorise, act);
   return datasets_.store(where, wanted.into, *room, select, how, act, watch);

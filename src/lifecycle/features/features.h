@@ -36,8 +36,9 @@ class Features {
     std::string from;              // "origin_delays (flights@3)"
     std::optional<data::Input> input;
   };
-  Joined join(table::Workspace& room, const Where& where, const Selected& wanted, const std::string& time,
-              const table::Workspace::Watch& watch);
+  // `index`: of the view among those that are joined in this room.
+  Joined join(table::Workspace& room, const Where& where, const Selected& wanted, std::size_t index,
+              const std::string& time, const table::Workspace::Watch& watch);
   void compute(table::Workspace& room, const Selected& wanted, const table::Schema& spine, const std::string& stored,
                const std::string& into);
   void declare(const Where& where, const std::string& name, const table::Schema& schema, const std::string& time,

@@ -68,6 +68,87 @@ TEST_F(FeaturesTest, DescribeEachRowAsOfItsTime) {
   EXPECT_EQ(again.id, set.id);
 }
 
+// A query that groups gives its rows in any order, another one whenever it is asked.
+TEST_F(FeaturesTest, OfAQueryThatGroupsAreThoseOfTheRightRow) {
+  f_.declare("trips",
+             "{columns: [{name: moment, type: timestamp}, {name: origin, type: text}, {name: delay, type: int64}], "
+             "time: moment}");
+  const auto room = f_.datasets->room();
+  f_.datasets->store(DataFixture::kFlights, "trips", *room,
+                     "SELECT make_timestamp(i // 2 * 1000000) AS moment, 'k' || (i // 2 % 1000) AS origin,"
+                     " i // 2 AS delay FROM range(300000) t(i)",
+                     {data::Format::parquet, data::Mode::overwrite, "test", "", {}}, DataFixture::act());
+  f_.declare("asked",
+             "{columns: [{name: moment, type: timestamp}, {name: origin, type: text}, {name: delay, type: int64}], "
+             "time: moment}");
+  f_.datasets->store(DataFixture::kFlights, "asked", *room,
+                     "SELECT make_timestamp(i * 1000000) AS moment, 'k' || (i % 1000) AS origin, i AS delay"
+                     " FROM range(0, 150000, 7) t(i)",
+                     {data::Format::parquet, data::Mode::overwrite, "test", "", {}}, DataFixture::act());
+  f_.apply(R"(
+apiVersion: falaj/v1
+kind: Entity
+metadata: {tenant: acme, project: flights, name: origin}
+spec: {key: [{name: origin, type: text}]}
+---
+apiVersion: falaj/v1
+kind: FeatureView
+metadata: {tenant: acme, project: flights, name: grouped}
+spec:
+  {entity: origin, dataset: trips, sql: "SELECT origin, moment, avg(delay) AS d FROM trips GROUP BY 1, 2", time: moment, features: [{name: d}]}
+---
+# Rows of the same time: which of them is the last must not depend on who found it first.
+apiVersion: falaj/v1
+kind: FeatureView
+metadata: {tenant: acme, project: flights, name: distinct}
+spec:
+  {entity: origin, dataset: trips, sql: "SELECT DISTINCT origin, date_trunc('hour', moment) AS moment, delay AS e FROM trips",
+   time: moment, tile: 1h, features: [{name: e}], aggregates: [{name: last_e, aggregate: last, of: e, window: 2h}]}
+---
+apiVersion: falaj/v1
+kind: FeatureView
+metadata: {tenant: acme, project: flights, name: plain}
+spec:
+  {entity: origin, dataset: trips, sql: SELECT * FROM trips WHERE delay >= 0, time: moment, features: [{name: p, column: delay}]}
+---
+{apiVersion: falaj/v1, kind: FeatureService, metadata: {tenant: acme, project: flights, name: groups}, spec: {features: ["grouped:d", "distinct:*", "plain:p"]}}
+)");
+  std::optional<Digest> first;
+  for (const unsigned threads : {4U, 1U, 2U}) {
+    data::DataLimits limits;
+    limits.room.threads = threads;
+    data::Datasets datasets(*f_.base.database, *f_.resources, *f_.base.vault, *f_.scratch, f_.base.clock,
+                            f_.base.random, *f_.base.metrics, limits);
+    Definitions definitions(*f_.resources, datasets);
+    Features features(*f_.resources, datasets, definitions);
+    const auto set = features.train_set(DataFixture::kFlights, {"groups", {"asked", std::nullopt}, "", "train"},
+                                        may_all, DataFixture::act());
+    EXPECT_EQ(f_.rows(set, "SELECT count(*), count(d), count(e), count(*) FILTER (d <> delay OR p <> delay) FROM v"),
+              (Rows{"21429|21429|21429|0"}))
+        << threads << " threads";
+    if (!first) first = set.id;
+    EXPECT_EQ(set.id, *first) << threads << " threads";
+  }
+}
+
+TEST_F(FeaturesTest, MayBeOfADatasetOfAnyName) {
+  f_.apply(kDeclared);
+  f_.declare("spine", "{columns: [{name: at, type: timestamp}, {name: origin, type: text}, {name: x, type: int64}]}");
+  f_.ingest("spine", "at,origin,x\n2001-01-01 07:00,SEA,7\n");
+  f_.apply(R"(
+apiVersion: falaj/v1
+kind: FeatureView
+metadata: {tenant: acme, project: flights, name: other}
+spec: {entity: origin, dataset: spine, time: at, features: [{name: x}]}
+---
+{apiVersion: falaj/v1, kind: FeatureService, metadata: {tenant: acme, project: flights, name: both}, spec: {features: ["other:x", "airport:flights_3h", "airport@1:mean_3h"]}}
+)");
+  const auto set = features_.train_set(DataFixture::kFlights, {"both", {"delays", std::nullopt}, "", "train"}, may_all,
+                                       DataFixture::act());
+  EXPECT_EQ(f_.rows(set, "SELECT strftime(\"at\", '%H'), origin, x, flights_3h, mean_3h FROM v WHERE origin = 'SEA'"),
+            (Rows{"08|SEA|7|0|null", "09|SEA|7|1|10", "10|SEA|7|2|20", "14|SEA|7|0|null"}));
+}
+
 TEST_F(FeaturesTest, AreCheckedWhenDeclared) {
   const auto said = [&](std::string text) {
     try {

@@ -216,17 +216,25 @@ bool is_feature_name(std::string_view text) {
          std::all_of(text.begin(), text.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
 }
 
+std::optional<ViewName> parse_view_name(std::string_view text) {
+  const auto at = text.find('@');
+  ViewName out{std::string(text.substr(0, at)), std::nullopt};
+  if (at != std::string_view::npos) {
+    out.revision = parse_int(text.substr(at + 1));
+    if (!out.revision || *out.revision < 1) return std::nullopt;
+  }
+  return is_name(out.view) ? std::optional(std::move(out)) : std::nullopt;
+}
+
+bool is_view_name(std::string_view text) { return parse_view_name(text).has_value(); }
+
 std::optional<FeatureName> parse_feature_name(std::string_view text) {
   const auto colon = text.find(':');
   if (colon == std::string_view::npos) return std::nullopt;
-  FeatureName out{std::string(text.substr(0, colon)), std::nullopt, std::string(text.substr(colon + 1))};
-  if (const auto at = out.view.find('@'); at != std::string::npos) {
-    out.revision = parse_int(std::string_view(out.view).substr(at + 1));
-    if (!out.revision || *out.revision < 1) return std::nullopt;
-    out.view.resize(at);
-  }
-  if (!is_name(out.view) || (out.feature != "*" && !is_feature_name(out.feature))) return std::nullopt;
-  return out;
+  auto view = parse_view_name(text.substr(0, colon));
+  const auto feature = text.substr(colon + 1);
+  if (!view || (feature != "*" && !is_feature_name(feature))) return std::nullopt;
+  return FeatureName{std::move(view->view), view->revision, std::string(feature)};
 }
 
 ViewPlan compile(const FeatureViewSpec& view, const EntitySpec& entity, const table::Schema& rows,

@@ -24,6 +24,15 @@ std::vector<resource::Kind> feature_kinds(MakeRoom make_room = {});
 table::Schema describe_rows(table::Workspace& room, const std::string& dataset, const table::Schema& columns,
                             const std::string& sql);
 
+// "VIEW", or "VIEW@REVISION" for what the view was when it had that revision.
+struct ViewName {
+  std::string view;
+  std::optional<std::int64_t> revision;
+};
+std::optional<ViewName> parse_view_name(std::string_view text);
+bool is_view_name(std::string_view text);
+inline constexpr std::string_view kViewNameRule = "VIEW, or VIEW@REVISION";
+
 // "VIEW:FEATURE", or "VIEW@REVISION:FEATURE" for what the view was when it had that revision.
 struct FeatureName {
   std::string view;

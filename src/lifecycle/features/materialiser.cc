@@ -78,10 +78,10 @@ class Writing {
 // The one pass of a meaning, and how far it is.
 class Materialiser::UnderWay {
  public:
-  UnderWay(Materialiser& of, const Definition& definition) : of_(of), meaning_(definition.meaning) {
+  UnderWay(Materialiser& of, const Digest& meaning, const std::string& view) : of_(of), meaning_(meaning) {
     Lock lock(of_.mu_);
     if (!of_.under_way_.emplace(meaning_, 0).second)
-      throw Error(Code::conflict, fmt::format("feature view '{}' is being materialised already", definition.name));
+      throw Error(Code::conflict, fmt::format("feature view '{}' is being materialised already", view));
   }
   ~UnderWay() {
     Lock lock(of_.mu_);
@@ -188,7 +188,7 @@ void Materialiser::check(const Where& where, const Definition& definition, const
   if (since == version.number) return;  // nothing is new
   const auto room = datasets_.room();
   datasets_.open(*room, where, version, version.dataset, since);
-  auto found = run_expectations(*room, definition, Rules::all, now_us, watch);
+  auto found = run_expectations(*room, definition, how.of_rest ? Rules::rows : Rules::all, now_us, watch);
   database_.write(act, [&](sql::Writer& w) {
     keep_view_checks(w, where, definition.name, found.refused.empty() ? std::optional(version.number) : std::nullopt,
                      now_us, found.results);
@@ -291,12 +291,12 @@ OnlineView Materialiser::run(const Where& where, const std::string& name, const 
   auto how = asked;
   // What is settled as of a later moment could not be read before that.
   if (how.end_us) how.end_us = std::min(*how.end_us, clock_.wall().count());
-  const auto definition = views_.definitions().view(where, name);
+  const auto definition = views_.definitions().view(where, name, how.revision);
   if (!definition->has_entity())
     throw Error(Code::invalid, fmt::format("feature view '{}' is computed of requests alone: it has no rows to bring "
                                            "online, and is read as it is",
                                            name));
-  UnderWay way(*this, *definition);
+  UnderWay way(*this, definition->meaning, name);
   views_.need_mark(act);
   const auto before = views_.find(definition->meaning);
   auto row = begin_checked(where, *definition, how, act, watch);
@@ -354,13 +354,29 @@ void Materialiser::sweep(const OnlineView& view, const sql::Act& act) {
   });
 }
 
+void Materialiser::remove(const OnlineView& view, const sql::Act& act) {
+  const UnderWay way(*this, view.meaning, view.view);
+  std::optional<OnlineView> row;
+  // Pushes that are on their way would write what was erased already; later ones pass it by.
+  paused_(view.where, view.dataset, [&] {
+    row = views_.change(act, view.meaning, [&](std::optional<OnlineView> now) {
+      auto out = now.value_or(view);
+      out.done.reset();
+      out.running.reset();
+      return out;
+    });
+    return false;
+  });
+  for (auto g = row->swept + 1; g <= row->generations; ++g) views_.erase_generation(view.meaning, g);
+  views_.forget(act, view.meaning);
+}
+
 std::size_t Materialiser::remove_unused(const Where& where, const std::function<bool(const OnlineView&)>& is_used,
                                         const sql::Act& act) {
   std::size_t removed = 0;
   for (const auto& view : views_.list(where)) {
     if (is_used(view)) continue;
-    for (auto g = view.swept + 1; g <= view.generations; ++g) views_.erase_generation(view.meaning, g);
-    views_.forget(act, view.meaning);
+    remove(view, act);
     ++removed;
   }
   return removed;

@@ -15,6 +15,10 @@ namespace falaj::features {
 struct Materialise {
   std::optional<std::int64_t> end_us;  // events up to then; now when absent, or when that is still to come
   bool full = false;                   // from the beginning, into a new generation
+  // What the view was at that; what it is now when absent.
+  std::optional<std::int64_t> revision{};
+  // Of rows that are left after others were erased: what is expected of many rows together need not be true of them.
+  bool of_rest = false;
 };
 
 // Brings rows of dataset versions online. A pass that was interrupted is gone on with: what it wrote already is
@@ -33,6 +37,8 @@ class Materialiser {
                  const table::Workspace::Watch& watch = {});
   double progress(const Digest& meaning) const;  // of a pass under way, 0 to 1
   bool is_under_way(const Digest& meaning) const;
+  // Forgets one, and erases all that it has. Conflict when a pass of it is under way.
+  void remove(const OnlineView& view, const sql::Act& act);
   // Forgets meanings of views that nothing names any more. Returns how many.
   std::size_t remove_unused(const Where& where, const std::function<bool(const OnlineView&)>& is_used,
                             const sql::Act& act);

@@ -108,38 +108,60 @@ bool Online::is_used(const OnlineView& view) {
 void Online::erase_subject(const Where& where, const std::string& dataset, const std::string& column,
                            const std::string& subject, const sql::Act& act) {
   pushes_.flush(where, dataset, act);  // pushed rows are erased as rows of a version
-  for (const auto& live : views_.live(where, dataset)) {
-    if (live.definition->plan.key != std::vector{column}) continue;
-    const auto value = value_of(subject, live.definition->view->key[0]);
+  for (const auto& view : views_.list(where)) {
+    const auto definition = views_.definition_of(view);
+    // Which of its rows are the subject's nobody can tell, and nobody reads them.
+    if (!definition) materialiser_.remove(view, act);
+    if (!definition || view.dataset != dataset || definition->plan.key != std::vector{column}) continue;
+    const auto value = value_of(subject, definition->view->key[0]);
     if (!value) continue;  // it can be no key of this view
-    const auto key = lookup::entity_key(live.definition->view->key, std::span(&*value, 1));
+    const auto key = lookup::entity_key(definition->view->key, std::span(&*value, 1));
     const BytesView keys[] = {key};
-    for (const auto& space : live.spaces) views_.store().erase(*space, keys);
+    // Also where it is read no more and not swept yet.
+    for (auto g = view.swept + 1; g <= view.generations; ++g)
+      views_.store().erase(*views_.space(view.meaning, g), keys);
   }
+  views_.forget_examples(where, act);
 }
 
 void Online::replaced(const Where& where, const std::string& dataset, std::int64_t, const sql::Act& act) {
-  for (const auto& view : views_.list(where)) {
-    if (view.dataset != dataset || !(view.done || view.running)) continue;
-    const auto definition = definitions_.view(where, view.view);
-    if (definition->meaning == view.meaning) {
-      materialiser_.run(where, view.view, {view.done ? std::optional(view.done->end_us) : std::nullopt, true}, act);
-    } else {
-      // Of a revision before: what it would have now nobody can tell, and it must not keep what it has.
-      materialiser_.remove_unused(
-          where, [&](const OnlineView& v) { return v.meaning != view.meaning; }, act);
-    }
+  for (const auto& view : views_.list(where))
+    if (view.dataset == dataset && !compute_anew(view, act)) materialiser_.remove(view, act);
+  views_.forget_examples(where, act);
+}
+
+// False when nobody needs it, or nobody can tell what it would have now: then it must not keep what it has.
+bool Online::compute_anew(const OnlineView& view, const sql::Act& act) {
+  if (!view.done && !view.running) return false;
+  const auto definition = views_.definition_of(view);
+  if (!definition || !is_used(view)) return false;
+  try {
+    materialiser_.run(view.where, view.view,
+                      {view.done ? std::optional(view.done->end_us) : std::nullopt, true, definition->revision, true},
+                      act);
+    return true;
+  } catch (const Error& e) {
+    // What it expects of its rows does not hold for those that are left. It comes online again when that is mended.
+    if (e.code() != Code::invalid) throw;
+    log::warn("feature_view_taken_offline", {{"view", view.view}, {"problem", e.what()}});
+    return false;
   }
 }
 
-void Online::follow(const Where& where, const OnlineView& view, const sql::Act& act) {
-  const auto definition = definitions_.view(where, view.view);
-  if (definition->meaning != view.meaning || materialiser_.is_under_way(view.meaning)) return;
+std::vector<std::string_view> Online::tables() const {
+  return {"feature_check", "feature_online", "feature_pushed_rows"};
+}
+
+void Online::follow(const OnlineView& view, const sql::Act& act) {
+  const auto definition = views_.definition_of(view);
+  if (!definition || materialiser_.is_under_way(view.meaning)) return;
   const auto& every_us = definition->spec.materialize_us;
   const bool broken_off = view.running && view.problem.empty();  // by a kill
-  const bool due = every_us && clock_.wall().count() - view.changed_us >= *every_us &&
-                   (!view.done || datasets_.version(where, view.dataset, std::nullopt).number > view.done->version);
-  if (broken_off || due) materialiser_.run(where, view.view, {}, act);
+  const bool due =
+      every_us && clock_.wall().count() - view.changed_us >= *every_us &&
+      (!view.done || datasets_.version(view.where, view.dataset, std::nullopt).number > view.done->version);
+  if ((broken_off || due) && is_used(view))
+    materialiser_.run(view.where, view.view, {std::nullopt, false, definition->revision}, act);
 }
 
 void Online::upkeep(const std::function<bool()>& go_on) {
@@ -163,7 +185,7 @@ void Online::upkeep(const std::function<bool()>& go_on) {
               [&] { pushes_.flush(set.where, set.dataset, upkeep_act("features.flush", set.where)); });
   for (const auto& view : views_.list(std::nullopt)) {
     const auto act = upkeep_act("features.materialize", view.where);
-    attempt("materialize", view.view, [&] { follow(view.where, view, act); });
+    attempt("materialize", view.view, [&] { follow(view, act); });
     attempt("sweep", view.view, [&] {
       if (const auto now = views_.find(view.meaning)) materialiser_.sweep(*now, act);
     });

@@ -44,13 +44,15 @@ class Online final : public data::RowHolder {
   void erase_subject(const Where& where, const std::string& dataset, const std::string& column,
                      const std::string& subject, const sql::Act& act) override;
   void replaced(const Where& where, const std::string& dataset, std::int64_t new_version, const sql::Act& act) override;
+  std::vector<std::string_view> tables() const override;
 
   // Of every view, newest revision or not: whether it is declared so today, or a service names it.
   bool is_used(const OnlineView& view);
 
  private:
   void show();  // gauges, before they are rendered
-  void follow(const Where& where, const OnlineView& view, const sql::Act& act);
+  void follow(const OnlineView& view, const sql::Act& act);
+  bool compute_anew(const OnlineView& view, const sql::Act& act);
 
   resource::Resources& resources_;
   data::Datasets& datasets_;

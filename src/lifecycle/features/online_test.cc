@@ -330,6 +330,60 @@ TEST_P(OnlineTest, FollowsItsDatasetAndStoresWhatWasPushed) {
   EXPECT_EQ(one("v", "a"), "7E0 present");
 }
 
+TEST_P(OnlineTest, ARevisionThatAServicePinsIsBroughtOnlineAndFollows) {
+  declare_events();
+  const std::string every = "{entity: thing, dataset: events, time: t, materialize: 1m, ";
+  declare_view(every + "features: [{name: v}]}");
+  declare_view(every + "features: [{name: v, column: w}]}");
+  f_.ingest("events", fmt::format("t,known,k,v,w\n{0},{0},a,5,x\n", time_text(now() - kSecond)));
+  materialise();
+  const auto serve = [&](const char* feature) {
+    f_.apply(
+        fmt::format("{{apiVersion: falaj/v1, kind: FeatureService, metadata: {{tenant: acme, project: flights, name: "
+                    "s}}, spec: {{features: [\"{}\"]}}}}",
+                    feature));
+  };
+  serve("view@1:v");
+  const auto pinned = [&] { return get({"view@1:v"}, {"a"})[0].values[0]; };
+  EXPECT_ERROR(pinned(), Code::conflict);
+  EXPECT_EQ(materialise("view", {{}, false, 1}).revision, 1);
+  EXPECT_EQ(pinned(), lookup::Value(5.0));
+  f_.ingest("events", fmt::format("t,known,k,v,w\n{0},{0},a,6,y\n", time_text(now())));
+  pass_time(61 * kSecond);
+  online_->upkeep([] { return true; });
+  EXPECT_EQ(pinned(), lookup::Value(6.0));
+  EXPECT_EQ(one("v", "a"), "\"y\" present");
+  EXPECT_ERROR(materialise("view", {{}, false, 7}), Code::not_found);
+  serve("view:v");  // it stays as it is, until it is removed
+  f_.ingest("events", fmt::format("t,known,k,v,w\n{0},{0},a,7,z\n", time_text(now())));
+  pass_time(61 * kSecond);
+  online_->upkeep([] { return true; });
+  EXPECT_EQ(pinned(), lookup::Value(6.0));
+}
+
+// Rows of one time, of a query that gives them in any order: the last is the one with the greatest values, everywhere.
+TEST_P(OnlineTest, RowsOfAQueryThatTellsApartAreInTheOrderOfTheirValues) {
+  declare_events();
+  declare_view(
+      "{entity: thing, dataset: events, sql: 'SELECT DISTINCT k, t, v FROM events', time: t, tile: 1m, features: "
+      "[{name: "
+      "v}], aggregates: [{name: newest, aggregate: last, of: v, window: 10m}]}");
+  std::string csv = "t,known,k,v,w\n";
+  for (int i = 0; i < 50; ++i) csv += fmt::format("{0},,a,{1},\n{0},,a,{1},\n", time_text(now()), i * 37 % 50);
+  f_.ingest("events", csv);
+  materialise();
+  EXPECT_EQ(one("v", "a"), "4.9E1 present");
+  EXPECT_EQ(one("newest", "a"), "4.9E1 present");
+  f_.apply(
+      "{apiVersion: falaj/v1, kind: FeatureService, metadata: {tenant: acme, project: flights, name: s}, spec: "
+      "{features: [\"view:*\"]}}");
+  f_.declare("spine", "{columns: [{name: at, type: timestamp}, {name: k, type: text}], time: at}");
+  f_.ingest("spine", fmt::format("at,k\n{},a\n", time_text(now())));
+  Features features(*f_.resources, *f_.datasets, online_->definitions());
+  const auto set = features.train_set(kFlights, {"s", {"spine", std::nullopt}, "", "set"}, anything, act());
+  EXPECT_EQ(f_.rows(set, "SELECT v, newest FROM v"), (std::vector<std::string>{"49|49"}));
+}
+
 // ---- everything at once, compared with the definition
 struct Given {
   std::int64_t at = 0;

@@ -79,6 +79,22 @@ std::vector<data::CheckResult> OnlineViews::checks(const Where& where, const std
   return database_.read([&](sql::Reader& r) { return list_view_checks(r, where, view, limit); });
 }
 
+void OnlineViews::forget_examples(const Where& where, const sql::Act& act) {
+  if (!database_.read([&](sql::Reader& r) { return has_view_examples(r, where); })) return;
+  database_.write(act, [&](sql::Writer& w) { forget_view_examples(w, where); });
+}
+
+std::shared_ptr<const Definition> OnlineViews::definition_of(const OnlineView& view) {
+  // Today's first: what it expects, and how often it is to be brought online, may have changed without its meaning.
+  for (const auto revision : {std::optional<std::int64_t>(), std::optional(view.revision)}) try {
+      auto definition = definitions_.view(view.where, view.view, revision);
+      if (definition->meaning == view.meaning) return definition;
+    } catch (const Error& e) {
+      if (e.code() != Code::not_found && e.code() != Code::invalid && e.code() != Code::denied) throw;
+    }
+  return nullptr;
+}
+
 void OnlineViews::forget(const sql::Act& act, const Digest& meaning) {
   database_.write(act, [&](sql::Writer& w) {
     delete_view(w, meaning);
@@ -188,13 +204,8 @@ std::vector<OnlineViews::Live> OnlineViews::live(const Where& where, const std::
   for (const auto& view : list(where)) {
     if (view.dataset != dataset || (!view.done && !view.running)) continue;
     Live live;
-    try {
-      live.definition = definitions_.view(where, view.view, view.revision);
-    } catch (const Error& e) {
-      if (e.code() != Code::not_found && e.code() != Code::invalid) throw;
-    }
-    // What it is made of has changed: this meaning cannot be computed any more, and is not read.
-    if (!live.definition || live.definition->meaning != view.meaning) continue;
+    live.definition = definition_of(view);
+    if (!live.definition) continue;
     if (view.done) live.spaces.push_back(space(view.meaning, view.done->generation));
     if (view.running && (!view.done || view.running->generation != view.done->generation))
       live.spaces.push_back(space(view.meaning, view.running->generation));
@@ -222,23 +233,24 @@ std::vector<Bytes> OnlineViews::keys_of(const Definition& definition, const Enti
   return out;
 }
 
-std::int64_t OnlineViews::generation(const Definition& definition) const {
+std::int64_t OnlineViews::generation(const Selected& wanted) const {
+  const auto& definition = *wanted.from;
   if (!definition.has_entity()) return 0;
   {
     Lock lock(mu_);
     const auto online = views_.find(definition.meaning);
     if (online != views_.end() && online->second.done) return online->second.done->generation;
   }
+  const auto name = wanted.pinned ? fmt::format("{}@{}", definition.name, *wanted.pinned) : definition.name;
   throw Error(Code::conflict,
-              fmt::format("feature view '{}' is not online: 'falaj features materialize {}' brings it there",
-                          definition.name, definition.name));
+              fmt::format("feature view '{0}' is not online: 'falaj features materialize {0}' brings it there", name));
 }
 
 std::int64_t OnlineViews::get(const Selection& wanted, const Entities& entities, std::optional<std::int64_t> as_of_us,
                               FeatureSink& into) {
   const auto generations = [&] {
     std::vector<std::int64_t> out;
-    for (const auto& view : wanted) out.push_back(generation(*view.from));
+    for (const auto& view : wanted) out.push_back(generation(view));
     return out;
   };
   // A generation is whole before it is the one to read, and is erased only after it was: when it is the same before and

@@ -67,14 +67,19 @@ class OnlineViews {
   };
   std::vector<Live> live(const Where& where, const std::string& dataset);
 
+  // What it is, as its view is declared today or was at its revision; null when nothing says that any more: the view
+  // was deleted, or what it is made of has changed. Then it cannot be computed, and is not read.
+  std::shared_ptr<const Definition> definition_of(const OnlineView& view);
+
   // What a view's expectations found, last first.
   std::vector<data::CheckResult> checks(const Where& where, const std::string& view, std::int64_t limit) const;
+  void forget_examples(const Where& where, const sql::Act& act);  // the values that they showed
 
   Definitions& definitions() { return definitions_; }
   online::Store& store() { return store_; }
 
  private:
-  std::int64_t generation(const Definition& definition) const;  // that is read; throws conflict
+  std::int64_t generation(const Selected& wanted) const;  // that is read; throws conflict
   std::int64_t tell(const Selection& wanted, const std::vector<std::int64_t>& generations, const Entities& entities,
                     std::optional<std::int64_t> as_of_us, FeatureSink& into);
   void mark_store(const sql::Act& act);

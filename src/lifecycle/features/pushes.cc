@@ -199,17 +199,26 @@ void Pushes::need_room(const Where& where, const std::string& dataset) {
                                              rows, dataset));
 }
 
-void Pushes::check(const Where& where, const Typed& rows, const Definition& live, std::int64_t now_us,
+void Pushes::check(const Typed& rows, const Definition& definition, std::int64_t now_us,
                    std::vector<std::pair<std::string, ViewChecks>>& failed) {
-  // What is expected can change without the rows meaning something else: as it is declared today.
-  const auto newest = views_.definitions().view(where, live.name);
-  const auto& definition = newest->meaning == live.meaning ? *newest : live;
   if (definition.spec.expectations.empty()) return;
   ViewChecks found;
   rooms_->with(rows, [&](PushRoom& room) { found = run_expectations(room.room(), definition, Rules::rows, now_us); });
   // One that held is not worth a record: there are many pushes.
   std::erase_if(found.results, [](const data::CheckResult& result) { return result.held; });
   if (!found.results.empty()) failed.emplace_back(definition.name, std::move(found));
+}
+
+// What the dataset expects of each of its rows: once they are taken it is too late to refuse them.
+void Pushes::check_dataset(const Where& where, const Typed& rows, std::int64_t now_us, const sql::Act& act) {
+  const auto rules = datasets_.rules_of_rows(where, rows.dataset);
+  if (rules.empty()) return;
+  ViewChecks found;
+  rooms_->with(rows, [&](PushRoom& room) { found = run_rules(room.room(), rows.dataset, rules, now_us); });
+  if (found.refused.empty()) return;
+  std::erase_if(found.results, [](const data::CheckResult& result) { return result.held; });
+  datasets_.note_refused(where, rows.dataset, found.results, act);
+  refuse_if_any("rows", std::move(found.refused));
 }
 
 void Pushes::refuse(const Where& where, std::vector<std::pair<std::string, ViewChecks>>& failed, const sql::Act& act) {
@@ -233,11 +242,12 @@ Taken Pushes::push(const Where& where, const std::string& dataset, const JsonRow
       throw Error(Code::invalid, fmt::format("dataset '{}' has a key: its rows can be ingested, not pushed", dataset));
     const auto as_of_us = how.as_of_us.value_or(clock_.wall().count());
     const auto typed_rows = std::make_shared<const Typed>(typed(spec, dataset, rows));
+    check_dataset(where, *typed_rows, as_of_us, act);
     std::vector<Changes> changes;
     std::vector<std::pair<std::string, ViewChecks>> failed;  // by the name of the view: what did not hold
     for (const auto& live : views_.live(where, dataset))
       if (live.definition->row_by_row) {
-        check(where, *typed_rows, *live.definition, as_of_us, failed);
+        check(*typed_rows, *live.definition, as_of_us, failed);
         auto& added = changes.emplace_back(evaluate(*typed_rows, live.definition));
         for (const auto& [key, events] : added.entities)
           for (const auto& happened : events)
@@ -557,8 +567,9 @@ std::optional<data::Version> Pushes::flush(const Where& where, const std::string
   }
   // From the database they must not go before they are in the store: a kill in between would lose them there.
   wait_until_applied(name_of(where, dataset), last_sequence(where, *set));
-  const auto version = datasets_.finish(where, dataset, set->upload,
-                                        {data::Format::jsonl, data::Mode::append, "pushed rows", "", {}}, act);
+  data::Finish how{data::Format::jsonl, data::Mode::append, "pushed rows", "", {}};
+  how.promised = true;
+  const auto version = datasets_.finish(where, dataset, set->upload, std::move(how), act);
   database_.write(act, [&](sql::Writer& w) {
     auto now = find_pushed(w, where, dataset);
     CHECK(now, "something was pushed");

@@ -82,8 +82,9 @@ class Pushes {
   void loop();
   void apply_until_done(std::vector<Queued>& pushes);
   // What a view that is online expects of rows, and they do not keep.
-  void check(const Where& where, const Typed& rows, const Definition& live, std::int64_t now_us,
+  void check(const Typed& rows, const Definition& definition, std::int64_t now_us,
              std::vector<std::pair<std::string, ViewChecks>>& failed);
+  void check_dataset(const Where& where, const Typed& rows, std::int64_t now_us, const sql::Act& act);
   void refuse(const Where& where, std::vector<std::pair<std::string, ViewChecks>>& failed, const sql::Act& act);
   void apply(std::vector<Queued>& pushes);
   void evaluate_missing(std::span<Queued*> pushes, const std::shared_ptr<const Definition>& definition);

@@ -23,11 +23,18 @@ enum class Rules { all, rows };
 ViewChecks run_expectations(table::Workspace& room, const Definition& of, Rules which, std::int64_t now_us,
                             const table::Workspace::Watch& watch = {});
 
+// Rules of the dataset itself, by the names of their expectations, over its rows in such a room.
+ViewChecks run_rules(table::Workspace& room, const std::string& dataset,
+                     const std::vector<std::pair<std::string, data::RuleSpec>>& rules, std::int64_t now_us);
+
 // ---- results are kept, also of rows that were refused; the last kViewChecksMax of a view
 inline constexpr std::int64_t kViewChecksMax = 1000;
 void keep_view_checks(sql::Writer& w, const Where& where, const std::string& view, std::optional<std::int64_t> version,
                       std::int64_t at_us, const std::vector<data::CheckResult>& results);
 std::vector<data::CheckResult> list_view_checks(sql::Reader& r, const Where& where, const std::string& view,
                                                 std::int64_t limit);  // last first
+// Values that were shown of rows: of a project, whatever became of the views.
+bool has_view_examples(sql::Reader& r, const Where& where);
+void forget_view_examples(sql::Writer& w, const Where& where);
 
 }  // namespace falaj::features

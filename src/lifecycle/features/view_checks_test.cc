@@ -38,6 +38,13 @@ class ViewChecksTest : public ::testing::Test {
         "spec: {entity: thing, dataset: events, time: t, features: [{name: v}], " +
         more + "}\n");
   }
+  // Of the dataset.
+  void expect(const std::string& rules, const std::string& action = "refuse") {
+    f_.apply(
+        "apiVersion: falaj/v1\nkind: Expectation\nmetadata: {tenant: acme, project: flights, name: rules}\n"
+        "spec: {dataset: events, action: " +
+        action + ", rules: " + rules + "}\n");
+  }
   // What is wrong with a view, "" when it is accepted.
   std::string fault_of(const std::string& more) {
     try {
@@ -128,6 +135,61 @@ TEST_F(ViewChecksTest, RulesOverManyRowsAreNotForOnePush) {
   push("a", 7);
   EXPECT_EQ(waiting(), 1);
   EXPECT_THAT(checks(), ElementsAre("rows 1 true"));
+}
+
+TEST_F(ViewChecksTest, WhatTheDatasetExpectsOfARowRefusesAPush) {
+  expect(
+      "[{check: range, column: v, max: 10}, {check: rows, min: 100}, {check: set, column: k, values: [a], share: "
+      "0.5}]");
+  const auto row = [&](const char* k, double v) {
+    return json::object{{"t", format_time(f_.base.clock.wall().count())}, {"k", k}, {"v", v}};
+  };
+  try {
+    online_->pushes().push(DataFixture::kFlights, "events", {row("a", 1), row("a", 70)}, {}, DataFixture::act());
+    ADD_FAILURE() << "it was taken";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::invalid);
+    ASSERT_EQ(e.faults().size(), 2U);
+    EXPECT_EQ(e.faults()[0].where, "expectation rules");
+    EXPECT_EQ(e.faults()[1].what, "row 2: 70.0");
+  }
+  EXPECT_EQ(waiting(), 0);
+  const auto noted = f_.datasets->checks(DataFixture::kFlights, "events", std::nullopt, 10);
+  ASSERT_EQ(noted.size(), 1U);
+  EXPECT_FALSE(noted[0].held || noted[0].version);
+  push("b", 1);  // half of a version's rows may be so
+  EXPECT_EQ(waiting(), 1);
+  expect("[{check: rows, min: 100}]", "warn");
+  push("b", 70);
+  EXPECT_EQ(waiting(), 2);
+}
+
+// Rows that were taken are never given back, whatever is expected of a version, or is expected later.
+TEST_F(ViewChecksTest, RowsThatWereTakenBecomeAVersionAndWhatTheyBreakIsNoted) {
+  f_.ingest("events", "t,k,v\n2001-01-01,a,1\n2001-01-01,b,2\n");
+  push("a", 70);
+  expect(
+      "[{check: range, column: v, max: 10}, {check: rows, min: 100}, {check: unique, columns: [k]},"
+      " {check: distribution, column: v, distance: 0}]");
+  const auto version = online_->pushes().flush(DataFixture::kFlights, "events", DataFixture::act());
+  ASSERT_TRUE(version);
+  EXPECT_EQ(version->rows, 3);
+  EXPECT_EQ(version->warnings.size(), 4U);
+  const auto found = f_.datasets->checks(DataFixture::kFlights, "events", version->number, 10);
+  ASSERT_EQ(found.size(), 4U);
+  for (const auto& check : found) {
+    EXPECT_FALSE(check.held) << check.check;
+    EXPECT_EQ(check.action, "warn");
+  }
+  EXPECT_EQ(waiting(), 0);
+  EXPECT_ERROR(ingest("2001-01-02,c,11\n"), Code::invalid);  // files are refused as before
+}
+
+TEST_F(ViewChecksTest, OfRefusedRowsOnlyTheLastResultsAreKept) {
+  const data::CheckResult one{"rules", "range", "v", "refuse", false, 1, 1, "", {}, std::nullopt, 0};
+  for (int i = 0; i < 3; ++i)
+    f_.datasets->note_refused(DataFixture::kFlights, "events", std::vector(400, one), DataFixture::act());
+  EXPECT_EQ(f_.datasets->checks(DataFixture::kFlights, "events", std::nullopt, 10'000).size(), 1000U);
 }
 
 TEST_F(ViewChecksTest, OnlyTheLastResultsAreKept) {
