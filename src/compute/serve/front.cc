@@ -8,7 +8,7 @@ namespace falaj::serve {
 net::Admission Front::admit(const net::Head& head) {
   if (head.path != "/metrics") return rest_.admit(head);
   net::Admission out;
-  out.place = net::Place::here;
+  out.place = net::Place::worker;  // some thousand lines: models are run on the I/O threads
   out.handle = [this](net::Request& request) {
     net::Response response;
     const protocol::Caller caller{&request.head.headers, &request.head.peer, request.head.request_id};
