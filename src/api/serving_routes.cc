@@ -111,7 +111,7 @@ struct Shape<serving::VariantReport> {
             field("endpoint", &T::endpoint, "Its name."),
             field("variant", &T::variant, "Its name."),
             field("version", &T::version, "Of the model."),
-            field("state", &T::state, "ready, asleep (the next request wakes it), failed or quarantined."),
+            field("state", &T::state, "ready, asleep (the next request wakes it), unfetched, failed or quarantined."),
             field("reason", &T::reason, "Why it is not ready."),
             field("requests", &T::requests, "Answered."),
             field("failures", &T::failures, "Refused or failed."),

@@ -45,6 +45,7 @@ struct ServeSettings {
   std::int64_t redis_port = 6379;
   std::int64_t threads = 1, grpc_threads = 1, slow_threads = 0;
   std::int64_t memory = 0;
+  bool require_sandbox = true;
   std::int64_t body_bytes = std::int64_t{64} << 20;
   std::int64_t connections = 10'000;
   std::vector<std::string> host_names;
@@ -94,6 +95,8 @@ struct falaj::Shape<falaj::app::ServeSettings> {
               "machine's.")
             .bytes()
             .range(0, std::int64_t{1} << 50),
+        field("require_sandbox", &T::require_sandbox,
+              "Whether to refuse to start on a kernel that cannot keep files from models (Landlock: Linux 5.13)."),
         field("body_bytes", &T::body_bytes, "Of one request.").bytes().range(1024, std::int64_t{1} << 31),
         field("connections", &T::connections, "Open at once.").range(1, 1'000'000),
         field("host_names", &T::host_names, "Names by which clients may call it, besides the address.").length(0, 100),
@@ -187,6 +190,7 @@ serve::SupervisorSettings supervisor_settings(ServeSettings settings, const std:
   worker.grpc_threads = settings.grpc_threads;
   worker.slow_threads = settings.slow_threads;
   worker.memory_bytes = settings.memory;
+  worker.require_sandbox = settings.require_sandbox;
   worker.body_bytes_max = settings.body_bytes;
   worker.connections_max = settings.connections;
   worker.host_names = settings.host_names;

@@ -514,7 +514,8 @@ void ControlPlane::start_serving() {
                       fmt::format("threads={}", serving.threads),
                       fmt::format("grpc_threads={}", serving.grpc_threads),
                       fmt::format("slow_threads={}", serving.slow_threads),
-                      fmt::format("memory={}", serving.memory)};
+                      fmt::format("memory={}", serving.memory),
+                      fmt::format("require_sandbox={}", serving.require_sandbox)};
   const auto& online = settings_.online;
   if (online.redis_host.empty() && online.redis_socket.empty()) {
     options.settings.push_back("online=" + data + "/online");

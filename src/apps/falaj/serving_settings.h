@@ -15,6 +15,7 @@ struct ServingSettings {
   std::string listen = "127.0.0.1:8480", grpc = "127.0.0.1:8481";
   std::int64_t threads = 1, grpc_threads = 1, slow_threads = 0;
   std::int64_t memory = 0;
+  bool require_sandbox = true;
 };
 
 }  // namespace falaj::app
@@ -38,7 +39,9 @@ struct Shape<app::ServingSettings> {
         field("memory", &T::memory,
               "Most that its models may take in all: what wants more fails; 0 = three quarters of the machine's.")
             .bytes()
-            .range(0, std::int64_t{1} << 50)};
+            .range(0, std::int64_t{1} << 50),
+        field("require_sandbox", &T::require_sandbox,
+              "Whether it refuses to start on a kernel that cannot keep files from models (Landlock: Linux 5.13).")};
   }
 };
 

@@ -266,12 +266,14 @@ BatchRun::Called BatchRun::run(std::span<const TensorView> inputs, std::span<con
 bool BatchRun::call_together() {
   std::uint32_t rows = 0;
   for (const auto& request : batch_.requests) rows += request->rows;
+  const auto began = clock_.now();
   try {
     merge(rows);
   } catch (const std::exception&) {  // no memory for all at once
     return false;
   }
   all_ = run(batch_.inputs_, batch_.requests.front()->wanted, rows);
+  merged_ = all_.began - began;
   if (all_.error) return false;
   for (const auto& tensor : all_.outputs.tensors())
     if (tensor.shape.rank() == 0 || tensor.shape[0] != std::int64_t{rows}) return false;
@@ -324,7 +326,9 @@ void BatchRun::answer(Request& request, std::span<const TensorView> outputs, con
 
 BatchDone BatchRun::tell() {
   BatchDone done;
+  const auto began = clock_.now();
   done.late = late_;
+  done.input = merged_;
   batch_.latencies.clear();
   auto& requests = batch_.requests;
   const auto count = [&](const Called& called) {
@@ -354,6 +358,8 @@ BatchDone BatchRun::tell() {
       answer(*request, batch_.slices_, all_);
     }
   }
+  done.answered = static_cast<std::uint32_t>(requests.size()) - done.failed;
+  done.output = clock_.now() - began;
   requests.clear();
   batch_.rows = 0;
   return done;

@@ -119,10 +119,11 @@ struct Batch {
 };
 
 struct BatchDone {
-  std::uint32_t calls = 0;             // of the model that worked
-  std::uint32_t rows = 0;              // in them
-  Micros took{0};                      // together
-  std::uint32_t failed = 0, late = 0;  // requests
+  std::uint32_t calls = 0;                           // of the model that worked
+  std::uint32_t rows = 0;                            // in them
+  Micros took{0};                                    // together
+  Micros input{0}, output{0};                        // putting inputs together; telling the answers
+  std::uint32_t answered = 0, failed = 0, late = 0;  // requests
 };
 
 // Not thread-safe: the thread that serves a lane owns it, or a mutex does.
@@ -208,6 +209,7 @@ class BatchRun {
   const sys::Clock& clock_;
   Called all_;                // of all together, or of the only one
   std::vector<Called> each_;  // by request, when that failed
+  Micros merged_{0};          // how long inputs were put together
   std::uint32_t late_ = 0;
 };
 

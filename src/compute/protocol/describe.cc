@@ -86,7 +86,7 @@ json::object responses(json::object schema) {
   json::object out{{"200", {{"description", "The answer."}, {"content", body_of(std::move(schema))}}}};
   constexpr std::pair<const char*, const char*> kFailures[] = {{"400", "The request is wrong; `error` says where."},
                                                                {"401", "No valid token."},
-                                                               {"403", "Not allowed to ask this model."},
+                                                               {"403", "Not allowed to see what was looked up."},
                                                                {"404", "No such model or version."},
                                                                {"429", "The queue is full: wait as Retry-After says."},
                                                                {"503", "The model is not served now."},
@@ -126,18 +126,54 @@ json::object infer_path(const Description& model) {
                  {"outputs", any_of(model.outputs)}}}});
 }
 
+json::object schema_of_type(std::string_view type) {
+  if (type == "boolean") return {{"type", "boolean"}};
+  if (type.starts_with("int")) return {{"type", "integer"}};
+  if (type.starts_with("float")) return {{"type", "number"}};
+  if (type == "timestamp") return {{"type", "string"}, {"format", "date-time"}};
+  if (type == "date") return {{"type", "string"}, {"format", "date"}};
+  if (type == "bytes") return {{"type", "string"}, {"contentEncoding", "base64"}};
+  return {{"type", "string"}};
+}
+
+bool looks_up(const Description& model) { return !model.looked_up.empty(); }
+
+// Where features are looked up a row names entities, and of the inputs only those that are not.
+json::object row_of_asked(const Description& model) {
+  if (!looks_up(model)) return row_of_fields(model.inputs, model);
+  json::object fields;
+  json::array keys;
+  for (const auto& field : model.row_fields) {
+    fields[field.name] = schema_of_type(field.type);
+    if (field.is_key) keys.emplace_back(field.name);
+  }
+  for (const auto& port : model.inputs)
+    if (!fields.contains(port.name) && !model.looked_up.contains(port.name))
+      fields[port.name] = schema_of_field(port, model);
+  return {{"type", "object"},
+          {"required", std::move(keys)},
+          {"properties", std::move(fields)},
+          {"additionalProperties", false}};
+}
+
 json::object predict_path(const Description& model) {
+  json::object asked{{"rows", {{"type", "array"}, {"items", row_of_asked(model)}}},
+                     {"timeout_us", {{"type", "integer"}, {"minimum", 0}}}};
+  json::object answer{{"model", {{"type", "string"}}},
+                      {"version", {{"type", "string"}}},
+                      {"variant", {{"type", "string"}}},
+                      {"prediction_id", {{"type", "string"}, {"description", "Where predictions have names."}}},
+                      {"rows", {{"type", "array"}, {"items", row_of_fields(model.outputs, model)}}}};
+  if (looks_up(model)) {
+    asked["explain"] = {{"type", "boolean"}, {"description", "Whether the answer says what was looked up."}};
+    asked["as_of"] = {{"type", "string"},
+                      {"format", "date-time"},
+                      {"description", "The moment that features are looked up as of; now when absent."}};
+    answer["features"] = {{"type", "object"}, {"description", "What was looked up, with explain."}};
+  }
   return post("Rows of named fields in, rows of named fields out.",
-              {{"type", "object"},
-               {"required", {"rows"}},
-               {"properties",
-                {{"rows", {{"type", "array"}, {"items", row_of_fields(model.inputs, model)}}},
-                 {"timeout_us", {{"type", "integer"}, {"minimum", 0}}}}}},
-              {{"type", "object"},
-               {"properties",
-                {{"model", {{"type", "string"}}},
-                 {"version", {{"type", "string"}}},
-                 {"rows", {{"type", "array"}, {"items", row_of_fields(model.outputs, model)}}}}}});
+              {{"type", "object"}, {"required", {"rows"}}, {"properties", std::move(asked)}},
+              {{"type", "object"}, {"properties", std::move(answer)}});
 }
 
 }  // namespace

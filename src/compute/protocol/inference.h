@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -99,6 +100,11 @@ struct Statistics {
   std::uint64_t memory_bytes = 0;
 };
 
+// A field of rows that is no input of the model: of an entity's key, or of what features are computed of.
+struct RowField {
+  std::string name, type;  // as feature views call it: "text", "int64", "timestamp"
+  bool is_key = false;
+};
 struct Description {
   std::string model;
   std::vector<std::string> versions;
@@ -109,6 +115,9 @@ struct Description {
   std::int64_t wait_us_max = 0;
   std::uint32_t instances = 1;
   std::map<std::string, std::string> properties;
+  // Where features are looked up by the keys that rows name:
+  std::vector<RowField> row_fields{};
+  std::set<std::string, std::less<>> looked_up{};  // inputs that rows must not name
 };
 
 struct IndexEntry {

@@ -165,6 +165,19 @@ std::optional<Target> parse_target(std::string_view path) {
   return std::nullopt;
 }
 
+std::vector<Door> doors(std::string_view model, std::string_view version) {
+  std::vector<Door> out;
+  for (const auto& exact : kExact) out.push_back({exact.route, exact.method, std::string(exact.path), false});
+  for (const auto& scoped : kScoped) {
+    const auto add = [&](const std::string& name) {
+      out.push_back({scoped.route, scoped.method, fmt::format("{}{}{}", scoped.prefix, name, scoped.ending), true});
+    };
+    add(std::string(model));
+    if (scoped.versioned) add(fmt::format("{}/versions/{}", model, version));
+  }
+  return out;
+}
+
 struct Rest::Exchange {
   Exchange(const net::Head& its_head, net::Reply its_reply) : head(its_head), reply(std::move(its_reply)) {}
   const net::Head& head;

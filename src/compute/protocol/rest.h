@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "compute/protocol/inference.h"
 #include "foundation/base/metrics.h"
@@ -48,6 +49,15 @@ struct Target {
   std::string_view model, version;
 };
 std::optional<Target> parse_target(std::string_view path);
+
+// Every path that is answered, with the method that it takes, as it is for this model and version.
+struct Door {
+  Route route;
+  net::Method method;
+  std::string path;
+  bool of_model;
+};
+std::vector<Door> doors(std::string_view model, std::string_view version);
 
 // The Open Inference Protocol over HTTP: version 2 with the extensions of describe.h, version 1's predict, and rows of
 // named fields. Thread-safe.

@@ -2,6 +2,7 @@
 #include "compute/serve/catalogue.h"
 
 #include <algorithm>
+#include <new>
 #include <set>
 
 #include <fmt/format.h>
@@ -17,7 +18,7 @@ infer::BatchRule rule_of(const traffic::Batching& batching) {
   rule.rows_max = static_cast<std::uint32_t>(batching.rows_max);
   rule.wait_max = sys::Micros(batching.wait_us_max);
   rule.queue_rows_max = static_cast<std::uint32_t>(batching.queue_rows_max);
-  rule.priorities = 4;
+  rule.priorities = kPriorities;
   rule.deadline_default = sys::Micros(batching.timeout_us);
   return rule;
 }
@@ -95,7 +96,7 @@ void Loader::warm_up(Held& held) const {
     const auto began = clock_.now();
     held.model->run(views);
     held.call_us = static_cast<double>((clock_.now() - began).count());
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {
     log::debug("warm_up_failed", {{"model", held.sha256}, {"why", e.what()}});  // zeros may be nothing to it
   }
 }
@@ -104,10 +105,12 @@ std::shared_ptr<const Held> Loader::hold(const std::string& sha256, const Source
   if (auto there = held_[sha256].lock()) return there;
   if (const auto bad = source.quarantined.find(sha256); bad != source.quarantined.end())
     throw Error(Code::unavailable, bad->second);
-  const auto bytes = source.bytes(sha256);
+  if (const auto away = source.unfetched.find(sha256); away != source.unfetched.end())
+    throw Error(Code::unavailable, away->second);
   auto held = std::make_shared<Held>();
   held->sha256 = sha256;
   const auto load = [&] {
+    const auto bytes = source.bytes(sha256);  // may be more than there is memory for
     held->model = infer::Model::load(runtime_, bytes, options_);
     held->inputs = held->model->inputs();
     held->outputs = held->model->outputs();
@@ -171,6 +174,36 @@ void Loader::find_features(ServedEndpoint& endpoint, const ServedEndpoint* befor
       state.reason = "features: " + endpoint.features->problem();
 }
 
+// What the variant is answered by: its model, asleep or awake, or the one before where it cannot be loaded. `state`
+// says what came of it.
+std::shared_ptr<const Held> Loader::hold_or_keep(const ServedEndpoint& endpoint, ServedVariant& served,
+                                                 const ServedVariant* same, const Source& source, VariantState& state) {
+  const auto sha256 = served.plan.sha256;
+  const auto failed = [&](const char* why) {
+    state.state = source.quarantined.contains(sha256) ? "quarantined"
+                  : source.unfetched.contains(sha256) ? "unfetched"
+                                                      : "failed";
+    state.reason = why;
+    log::warn("model_not_loaded", {{"endpoint", endpoint.plan.name}, {"variant", served.plan.name}, {"why", why}});
+    // Better the old one than none, but not one that sleeps: waking it is what failed.
+    if (!same || !same->held->model || source.quarantined.contains(same->plan.sha256))
+      return std::shared_ptr<const Held>();
+    served.plan.version = same->plan.version;
+    served.plan.sha256 = same->plan.sha256;
+    return same->held;
+  };
+  try {
+    const bool sleeps = same && same->plan.sha256 == sha256 && source.asleep.contains(name_of(endpoint, served));
+    auto held = sleeps ? asleep_of(same->held) : hold(sha256, source);
+    state.state = sleeps ? "asleep" : "ready";
+    return held;
+  } catch (const std::bad_alloc&) {
+    return failed("it needs more memory than models may take on this server");
+  } catch (const std::exception& e) {
+    return failed(e.what());
+  }
+}
+
 std::shared_ptr<Catalogue> Loader::make(const traffic::Plan& plan, const Catalogue* before, const Source& source) {
   auto made = std::make_shared<Catalogue>();
   made->fingerprint = traffic::fingerprint(plan);
@@ -182,26 +215,13 @@ std::shared_ptr<Catalogue> Loader::make(const traffic::Plan& plan, const Catalog
     const auto* was = find_endpoint(before, planned);
     for (const auto& variant : planned.variants) {
       if (planned.stopped) break;
-      VariantState state{planned.tenant, planned.project, planned.name, variant.name, variant.version, "ready", ""};
       const auto* same = find_variant(was, variant.name);
       ServedVariant served;
       served.plan = variant;
-      try {
-        const bool sleeps =
-            same && same->plan.sha256 == variant.sha256 && source.asleep.contains(name_of(endpoint, served));
-        served.held = sleeps ? asleep_of(same->held) : hold(variant.sha256, source);
-        if (sleeps) state.state = "asleep";
-      } catch (const Error& e) {
-        state.state = source.quarantined.contains(variant.sha256) ? "quarantined" : "failed";
-        state.reason = e.what();
-        log::warn("model_not_loaded", {{"endpoint", planned.name}, {"variant", variant.name}, {"why", e.what()}});
-        // Better the old one than none, but not one that sleeps: waking it is what failed.
-        if (same && same->held->model && !source.quarantined.contains(same->plan.sha256)) {
-          served.held = same->held;
-          served.plan.version = same->plan.version;
-          served.plan.sha256 = same->plan.sha256;
-        }
-      }
+      VariantState state{planned.tenant, planned.project, planned.name, variant.name, variant.version, "", ""};
+      served.held = hold_or_keep(endpoint, served, same, source, state);
+      if (state.state != "ready" && state.state != "asleep")
+        endpoint.away.push_back({variant.name, variant.version, state.state});
       states_.push_back(std::move(state));
       if (!served.held) continue;
       served.rule = rule_of(planned.batching);

@@ -25,6 +25,10 @@ namespace falaj::serve {
 
 struct LogLayout;
 
+// How urgent a request may be, 1 the most; those that do not say are in the middle.
+inline constexpr std::uint32_t kPriorities = 5;
+inline constexpr std::uint8_t kPriorityDefault = 2;  // of infer::Request, which counts from 0
+
 // A model in memory, shared by every variant of its bytes. Or what is known of one that sleeps.
 struct Held {
   std::string sha256;
@@ -52,13 +56,21 @@ struct ServedVariant {
   std::shared_ptr<ComparedOutputs> compared{};  // null: nobody compares
 };
 
+// A variant that the plan names and that cannot be served; perhaps the version before is in its place.
+struct AwayVariant {
+  std::string name;
+  std::int64_t version = 0;
+  std::string state;  // failed, unfetched, quarantined
+};
+
 struct ServedEndpoint {
   traffic::Endpoint plan;
   std::string full_name;                             // "tenant.project.name"
   std::shared_ptr<const EndpointFeatures> features;  // null: rows say everything
   std::vector<ServedVariant> variants;               // ready ones, in the plan's order
   std::vector<traffic::Variant> weights;             // of `variants`: what traffic::choose reads
-  std::shared_ptr<const LogLayout> log;              // how predictions are written down; null: they are not
+  std::vector<AwayVariant> away;
+  std::shared_ptr<const LogLayout> log;  // how predictions are written down; null: they are not
 };
 
 struct KnownCaller {
@@ -98,6 +110,7 @@ class Loader {
   struct Source {
     std::function<Bytes(const std::string& sha256)> bytes;
     std::map<std::string, std::string> quarantined;
+    std::map<std::string, std::string> unfetched;  // models that are not on this machine, by why
     FeatureStore features;
     std::set<std::string> asleep{};  // variants (name_of) that need not be in memory, when they were once
   };
@@ -107,11 +120,13 @@ class Loader {
   std::shared_ptr<Catalogue> make(const traffic::Plan& plan, const Catalogue* before, const Source& source);
   const std::vector<VariantState>& states() const { return states_; }
 
-  // Does the loading, so that whoever watches knows what was loaded when the process ended.
+  // Does the reading and loading, so that whoever watches knows what was loaded when the process ended.
   std::function<void(const std::string& sha256, const std::function<void()>& load)> around_loading;
 
  private:
   std::shared_ptr<const Held> hold(const std::string& sha256, const Source& source);
+  std::shared_ptr<const Held> hold_or_keep(const ServedEndpoint& endpoint, ServedVariant& served,
+                                           const ServedVariant* same, const Source& source, VariantState& state);
   void warm_up(Held& held) const;
   void find_features(ServedEndpoint& endpoint, const ServedEndpoint* before, const FeatureStore& store);
   void lay_out_log(ServedEndpoint& endpoint);

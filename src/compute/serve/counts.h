@@ -37,15 +37,17 @@ inline double quantile_us(const Latencies::Snapshot& snapshot, double share) {
 struct Counts {
   struct Sum {
     std::atomic<std::uint64_t> count{0}, us{0};
-    void add(std::int64_t took_us) {
-      count.fetch_add(1, std::memory_order_relaxed);
-      us.fetch_add(static_cast<std::uint64_t>(took_us < 0 ? 0 : took_us), std::memory_order_relaxed);
+    void add(std::int64_t took_us, std::uint64_t times = 1) {
+      count.fetch_add(times, std::memory_order_relaxed);
+      us.fetch_add(static_cast<std::uint64_t>(took_us < 0 ? 0 : took_us) * times, std::memory_order_relaxed);
     }
     protocol::Duration read() const { return {count.load(std::memory_order_relaxed), us.load() * 1000}; }
   };
-  Sum success, fail, queue, infer, cache_hit, cache_miss, woken;  // woken: requests that waited for a model that slept
+  Sum success, fail, queue, input, infer, output, cache_hit, cache_miss,
+      woken;  // woken: requests that waited for a model that slept
   std::atomic<std::uint64_t> rows{0}, calls{0}, refused{0}, late{0}, dropped_shadows{0}, slow{0};
   std::atomic<std::int64_t> last_us{0};  // since 1970
+  std::atomic<std::int64_t> pending{0};  // requests that are not answered yet
   Latencies latency;                     // of requests that were answered, from their coming to their answer
 
   static constexpr std::size_t kSizes = 17;  // calls by rows: powers of two

@@ -28,9 +28,13 @@ class AtWork {
   ~AtWork();
   AtWork(const AtWork&) = delete;
   AtWork& operator=(const AtWork&) = delete;
-  static void leave_name(CrashNote& note) noexcept;  // of what this thread was doing; safe in a handler of a signal
+
+  // From now on a signal that ends this process leaves the name of what its thread was doing, also where its stack is
+  // what ran out.
+  static void leave_names_in(CrashNote& note);
 
  private:
+  static void on_crash(int number);
   CrashNote::Name* const at_;
 };
 

@@ -283,6 +283,23 @@ EndpointFeatures::EndpointFeatures(traffic::Features plan, const FeatureStore& s
   }
 }
 
+void EndpointFeatures::describe(protocol::Description& to) const {
+  std::set<std::string, std::less<>> said;
+  const auto add = [&](const std::vector<traffic::FeatureColumn>& columns, bool is_key) {
+    for (const auto& column : columns)
+      if (said.insert(column.name).second) to.row_fields.push_back({column.name, column.type, is_key});
+  };
+  for (const auto& view : plan_.views) {
+    to.looked_up.insert(view.features.begin(), view.features.end());
+    if (!view.space.empty()) add(view.key, true);
+  }
+  for (const auto& view : plan_.views)
+    if (std::any_of(view.expressions.begin(), view.expressions.end(), [&](const auto& expression) {
+          return std::find(view.features.begin(), view.features.end(), expression.name) != view.features.end();
+        }))
+      add(view.request, false);
+}
+
 void EndpointFeatures::add_view(const traffic::FeatureView& plan, const FeatureStore& store) {
   View view;
   view.plan = &plan;

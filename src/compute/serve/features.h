@@ -46,6 +46,7 @@ class EndpointFeatures {
   const traffic::Features& plan() const { return plan_; }
   const std::string& problem() const { return problem_; }  // why nothing can be looked up; "": it can
   const std::shared_ptr<FeatureCounts>& counts() const { return counts_; }
+  void describe(protocol::Description& to) const;  // what rows name, and what they must not
 
   // Makes of rows that name entities rows and columns that hold every input of the model that they or the service name.
   // A feature that is null, missing or expired is left out of a row, as null is, or not a number. The request keeps

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "compute/infer/testing.h"
+#include "compute/protocol/describe.h"
 #include "compute/serve/host.h"
 #include "compute/serve/online_store.h"
 #include "foundation/base/metrics.h"
@@ -396,6 +397,25 @@ TEST_F(HostWithFeatures, TheLogSaysWhichFeaturesWereLookedUpAndHowNewTheyWere) {
   EXPECT_THAT(features(0), testing::StartsWith(service));
   EXPECT_THAT(features(0), HasSubstr(fmt::format(R"("{}@{}":"20)", plan_.views[0].name, plan_.views[0].revision)));
   EXPECT_THAT(features(1), HasSubstr(fmt::format(R"("{}@{}":null)", plan_.views[0].name, plan_.views[0].revision)));
+}
+
+TEST_F(HostWithFeatures, OpenApiNamesWhatRowsMayName) {
+  serve({0});
+  const auto schema_of = [&](const char* endpoint) {
+    const auto document = protocol::openapi(host_.describe(caller(), endpoint, ""));
+    return document.at("paths")
+        .at(fmt::format("/v2/models/{}/predict", endpoint))
+        .at_pointer("/post/requestBody/content/application~1json/schema/properties");
+  };
+  const auto by_key = schema_of("by-key");
+  const auto& row = by_key.at("rows").at("items");
+  EXPECT_EQ(canonical(row.at("required")), R"(["origin"])");
+  EXPECT_EQ(canonical(row.at("properties")), R"({"distance":{"type":"number"},"origin":{"type":"string"}})");
+  EXPECT_TRUE(by_key.as_object().contains("explain"));
+  EXPECT_TRUE(by_key.as_object().contains("as_of"));
+  const auto by_value = schema_of("by-value");
+  EXPECT_TRUE(by_value.at("rows").at("items").at("properties").as_object().contains("mean_3h"));
+  EXPECT_FALSE(by_value.as_object().contains("explain"));
 }
 
 TEST_F(HostWithFeatures, CountsGoOnAndProblemsAreReported) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "compute/serve/inquiry.h"
+#include "compute/serve/routing.h"
 #include "foundation/base/log.h"
 #include "foundation/base/text.h"
 #include "foundation/crypto/hash.h"
@@ -23,15 +24,15 @@ std::optional<std::string_view> header(const protocol::Caller& caller, std::stri
   return caller.headers ? caller.headers->find(name) : std::nullopt;
 }
 
-// What a sticky input says first; as text, so that the same user is the same whatever the type.
-std::string key_in(const protocol::Ask& ask, std::string_view name) {
-  for (const auto& input : ask.inputs) {
-    if (input.name != name) continue;
-    if (!input.texts.empty()) return input.texts.front();
-    const auto bytes = std::min(input.bytes.size(), graph::bytes_of(input.element));
-    return std::string(as_text(input.bytes.first(bytes)));
-  }
-  return "";
+[[noreturn]] void refuse_variants(const ServedEndpoint& endpoint) {
+  throw Error(Code::unavailable, endpoint.plan.stopped
+                                     ? fmt::format("endpoint '{}' is stopped", endpoint.plan.name)
+                                     : fmt::format("endpoint '{}' has no variant that is ready", endpoint.plan.name));
+}
+
+const ServedVariant& of_version(const ServedEndpoint& endpoint, const std::string& version) {
+  if (const auto* variant = variant_by_version(endpoint, version)) return *variant;
+  throw Error(Code::not_found, fmt::format("endpoint '{}' does not serve version '{}'", endpoint.plan.name, version));
 }
 
 std::atomic<std::uint64_t> hosts_made{0};
@@ -184,14 +185,11 @@ const ServedEndpoint& Host::find(const Catalogue& catalogue, const KnownCaller& 
   return *only;
 }
 
+template <class Asked>
 const ServedVariant& Host::choose(const ServedEndpoint& endpoint, const protocol::Caller& caller,
-                                  const protocol::Ask& ask) const {
+                                  const Asked& ask) const {
   const auto& variants = endpoint.variants;
-  if (!ask.version.empty()) {
-    for (const auto& variant : variants)
-      if (std::to_string(variant.plan.version) == ask.version) return variant;
-    throw Error(Code::not_found, fmt::format("endpoint '{}' does not serve version '{}'", ask.model, ask.version));
-  }
+  if (!ask.version.empty()) return of_version(endpoint, ask.version);
   for (const auto& variant : variants)
     if (!variant.plan.header.empty() && header(caller, variant.plan.header) == variant.plan.value) return variant;
   double place = 0;
@@ -199,15 +197,12 @@ const ServedVariant& Host::choose(const ServedEndpoint& endpoint, const protocol
     std::string key;
     const std::string_view sticky = endpoint.plan.sticky;
     if (sticky.starts_with("header:")) key = header(caller, sticky.substr(7)).value_or("");
-    if (sticky.starts_with("input:")) key = key_in(ask, sticky.substr(6));
+    if (sticky.starts_with("input:")) key = sticky_key(ask, sticky.substr(6));
     if (key.empty()) key = caller.request_id;
     place = traffic::place_of(endpoint.full_name, key);
   }
   const int chosen = traffic::choose(endpoint.weights, place);
-  if (chosen < 0)
-    throw Error(Code::unavailable, endpoint.plan.stopped
-                                       ? fmt::format("endpoint '{}' is stopped", endpoint.plan.name)
-                                       : fmt::format("endpoint '{}' has no variant that is ready", endpoint.plan.name));
+  if (chosen < 0) refuse_variants(endpoint);
   return variants[static_cast<std::size_t>(chosen)];
 }
 
@@ -230,7 +225,7 @@ void Host::infer(const protocol::Caller& caller, protocol::Ask ask, net::Loop& l
 void Host::go(Lane& lane, const ServedEndpoint& endpoint, const ServedVariant& variant, const protocol::Caller& caller,
               std::unique_ptr<Inquiry> inquiry) {
   for (const auto& other : endpoint.variants) {
-    if (!other.plan.shadow) continue;
+    if (!other.plan.shadow || &other == &variant) continue;
     shadows_.offer(lane.catalogue, other, *variant.held, inquiry->inputs);
     if (!other.held->model && wake) wake(name_of(endpoint, other));
   }
@@ -279,6 +274,9 @@ void Host::await(const ServedEndpoint& endpoint, const ServedVariant& variant, c
                 again(caller, std::move(waiting->first), lane.loop(), waiting->second);
               } catch (const Error& e) {
                 waiting->second(e);
+              } catch (const std::exception& e) {
+                log::error("request_failed", {{"what", e.what()}});
+                waiting->second(Error(Code::internal, "internal error"));
               }
             });
   if (wake) wake(name_of(endpoint, variant));
@@ -317,10 +315,7 @@ void Host::predict(const protocol::Caller& caller, protocol::Predict ask, net::L
   const auto from = lane.catalogue;
   const auto& known = authenticate(*from, caller);
   const auto& endpoint = find(*from, known, ask.model);
-  protocol::Ask routed;
-  routed.model = ask.model;
-  routed.version = ask.version;
-  const auto& variant = choose(endpoint, caller, routed);
+  const auto& variant = choose(endpoint, caller, ask);
   if (!variant.held->model) return await(endpoint, variant, caller, lane, std::move(ask), std::move(done));
   look_up(*from, known, endpoint, variant, ask, done);
   go(lane, endpoint, variant, caller, ask_rows(from, endpoint, variant, clock_, ask, std::move(done)));
@@ -330,22 +325,20 @@ bool Host::ready(const protocol::Caller& caller, const std::string& model, const
   const auto from = catalogue();
   const auto& endpoint = find(*from, authenticate(*from, caller), model);
   if (version.empty()) return traffic::choose(endpoint.weights, 0) >= 0;
-  return std::any_of(endpoint.variants.begin(), endpoint.variants.end(),
-                     [&](const auto& v) { return std::to_string(v.plan.version) == version; });
+  return variant_by_version(endpoint, version) != nullptr;
 }
 
 protocol::Description Host::describe(const protocol::Caller& caller, const std::string& model,
                                      const std::string& version) const {
   const auto from = catalogue();
   const auto& endpoint = find(*from, authenticate(*from, caller), model);
-  protocol::Ask routed;
-  routed.model = model;
-  routed.version = version;
-  const auto& variant = choose(endpoint, caller, routed);
+  const auto* named = version.empty() ? main_variant(endpoint) : &of_version(endpoint, version);
+  if (!named) refuse_variants(endpoint);
+  const auto& variant = *named;
   protocol::Description out;
   out.model = endpoint.plan.name;
   for (const auto& served : endpoint.variants)
-    if (version.empty() || &served == &variant) out.versions.push_back(std::to_string(served.plan.version));
+    if (&served == &variant || (version.empty() && !served.plan.shadow)) out.versions.push_back(served.version_text);
   const auto& held = *variant.held;
   out.platform = "onnxruntime_onnx";
   out.inputs = held.inputs;
@@ -355,8 +348,12 @@ protocol::Description Host::describe(const protocol::Caller& caller, const std::
   out.wait_us_max = variant.rule.wait_max.count();
   out.properties = {{"engine", held.model ? std::string(held.model->engine()) : "asleep"},
                     {"endpoint", endpoint.full_name},
+                    {"variant", variant.plan.name},
                     {"sha256", variant.plan.sha256}};
-  if (endpoint.features) out.properties["features"] = endpoint.features->plan().service;
+  if (endpoint.features) {
+    out.properties["features"] = endpoint.features->plan().service;
+    endpoint.features->describe(out);
+  }
   return out;
 }
 
@@ -367,19 +364,20 @@ std::vector<protocol::Statistics> Host::statistics(const protocol::Caller& calle
   std::vector<protocol::Statistics> out;
   const auto add = [&](const ServedEndpoint& endpoint) {
     for (const auto& variant : endpoint.variants) {
-      const auto number = std::to_string(variant.plan.version);
-      if (!version.empty() && number != version) continue;
+      if (!version.empty() && variant.version_text != version && variant.plan.name != version) continue;
       const auto& counts = *variant.counts;
       protocol::Statistics one;
       one.model = endpoint.plan.name;
-      one.version = number;
+      one.version = variant.version_text;
       one.last_inference_ms = static_cast<std::uint64_t>(counts.last_us.load() / 1000);
       one.inference_count = counts.rows.load();
       one.execution_count = counts.calls.load();
       one.success = counts.success.read();
       one.fail = counts.fail.read();
       one.queue = counts.queue.read();
+      one.input = counts.input.read();
       one.infer = counts.infer.read();
+      one.output = counts.output.read();
       one.cache_hit = counts.cache_hit.read();
       one.cache_miss = counts.cache_miss.read();
       one.batches = counts.batches();
@@ -400,21 +398,27 @@ std::vector<protocol::IndexEntry> Host::index(const protocol::Caller& caller, bo
   for (const auto place : authenticate(*from, caller).endpoints) {
     const auto& endpoint = from->endpoints[place];
     for (const auto& variant : endpoint.variants)
-      out.push_back({endpoint.plan.name, std::to_string(variant.plan.version), "READY", ""});
-    if (endpoint.variants.empty() && !only_ready)
-      out.push_back({endpoint.plan.name, "", "UNAVAILABLE", endpoint.plan.stopped ? "stopped" : "not loaded"});
+      out.push_back({endpoint.plan.name, variant.version_text, "READY",
+                     variant.held->model ? "" : "asleep: the next request wakes it"});
+    if (only_ready) continue;
+    for (const auto& away : endpoint.away)
+      out.push_back({endpoint.plan.name, std::to_string(away.version), "UNAVAILABLE", away.state});
+    if (endpoint.plan.stopped) out.push_back({endpoint.plan.name, "", "UNAVAILABLE", "stopped"});
   }
   return out;
 }
 
-void Host::load(const protocol::Caller& caller, const std::string&) {
-  authenticate(*catalogue(), caller);
-  throw Error(Code::unavailable, "what is served is declared: use falaj deploy, or apply an Endpoint");
+// Not unavailable: asking again would not help.
+void Host::load(const protocol::Caller& caller, const std::string& model) {
+  const auto from = catalogue();
+  find(*from, authenticate(*from, caller), model);
+  throw Error(Code::denied, "what is served is declared: use falaj deploy, or apply an Endpoint");
 }
 
-void Host::unload(const protocol::Caller& caller, const std::string&) {
-  authenticate(*catalogue(), caller);
-  throw Error(Code::unavailable, "what is served is declared: stop or delete the Endpoint");
+void Host::unload(const protocol::Caller& caller, const std::string& model) {
+  const auto from = catalogue();
+  find(*from, authenticate(*from, caller), model);
+  throw Error(Code::denied, "what is served is declared: stop or delete the Endpoint");
 }
 
 }  // namespace falaj::serve

@@ -91,8 +91,8 @@ class Host final : public protocol::Inference {
           std::unique_ptr<Inquiry> inquiry);
   void look_up(const Catalogue& catalogue, const KnownCaller& caller, const ServedEndpoint& endpoint,
                const ServedVariant& variant, protocol::Predict& ask, PredictDone& done) const;
-  const ServedVariant& choose(const ServedEndpoint& endpoint, const protocol::Caller& caller,
-                              const protocol::Ask& ask) const;
+  template <class Asked>
+  const ServedVariant& choose(const ServedEndpoint& endpoint, const protocol::Caller& caller, const Asked& ask) const;
 
   const sys::Clock& clock_;
   CrashNote* const note_;

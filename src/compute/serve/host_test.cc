@@ -4,6 +4,8 @@
 #include <condition_variable>
 #include <deque>
 #include <map>
+#include <new>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
@@ -484,20 +486,6 @@ TEST_F(HostTest, AnswersEqualRequestsAgainFromItsCache) {
   EXPECT_EQ(infer(ask({1, 2})).values, (std::vector<float>{3, 6})) << "another model says otherwise";
 }
 
-TEST(AnswerCacheTest, HoldsNoMoreThanItMay) {
-  AnswerCache cache(4096);
-  const std::vector<float> values(64, 1);
-  const auto output = infer::view_of(values, {64});
-  for (int i = 0; i < 100; ++i) cache.keep("key" + std::to_string(i), std::span(&output, 1));
-  EXPECT_EQ(cache.find("key0"), nullptr);
-  ASSERT_NE(cache.find("key99"), nullptr);
-  EXPECT_EQ(cache.find("key99")->at(0).values<float>()[63], 1);
-  const std::vector<float> many(1024, 1);
-  const auto large = infer::view_of(many, {1024});
-  cache.keep("large", std::span(&large, 1));
-  EXPECT_EQ(cache.find("large"), nullptr);
-}
-
 TEST_F(HostTest, ShadowsGetACopyOfRowsToo) {
   serve(plan({variant("a", 1, 2), variant("s", 2, 3, 1, true)}));
   protocol::Predict rows;
@@ -549,28 +537,161 @@ TEST_F(HostTest, AnswersOnWhileItFindsTheBatchThatHoldsALatency) {
   EXPECT_EQ(infer(ask({1, 2})).values, (std::vector<float>{2, 4}));
 }
 
-TEST_F(HostTest, CountsForPrometheus) {
-  serve(plan({variant("a", 1, 2)}));
-  infer(ask({1, 2}));
-  const auto text = host_.metrics(caller());
-  EXPECT_NE(text.find("nv_inference_request_success{model=\"double\",version=\"1\",endpoint=\"acme.flights.double\","
-                      "variant=\"a\"} 1\n"),
-            std::string::npos)
-      << text;
-  EXPECT_NE(text.find("falaj_serve_latency_seconds_count"), std::string::npos);
+TEST_F(HostTest, KeepsOneUserWithOneVariantHoweverTheyAreNamed) {
+  auto sticky = plan({variant("a", 1, 2), variant("b", 2, 3)});
+  sticky.endpoints[0].sticky = "input:x";
+  serve(sticky);
+  std::set<std::string> versions;
+  for (int user = 0; user < 20; ++user) {
+    const auto first = infer(ask({static_cast<float>(user), 0}), "r0").version;
+    versions.insert(first);
+    for (int i = 0; i < 5; ++i) {
+      protocol::Predict rows;
+      rows.model = "double";
+      rows.rows = {json::object{{"x", json::array{user, i}}}};
+      std::string by_rows;
+      host_.predict(caller(fmt::format("p{}", i)), rows, loop_, [&](std::variant<protocol::Predicted, Error> outcome) {
+        by_rows = std::get<protocol::Predicted>(outcome).version;
+      });
+      loop_.turn();
+      EXPECT_EQ(by_rows, first) << user;
+    }
+  }
+  EXPECT_EQ(versions.size(), 2u);
 }
 
-TEST(Latencies, AreRightToASixteenth) {
-  Latencies latencies;
-  for (std::int64_t us = 1; us <= 100'000; ++us) latencies.add(us);
-  const auto snapshot = latencies.snapshot();
-  EXPECT_NEAR(quantile_us(snapshot, 0.5), 50'000, 50'000.0 / 16);
-  EXPECT_NEAR(quantile_us(snapshot, 0.99), 99'000, 99'000.0 / 16);
-  for (std::int64_t us = 0; us < 5'000; ++us) {
-    const auto bucket = Latencies::bucket(us);
-    EXPECT_LT(us, Latencies::top_us(bucket));
-    EXPECT_GE(us, bucket == 0 ? 0 : Latencies::top_us(bucket - 1));
+TEST_F(HostTest, TellsVariantsOfOneVersionApart) {
+  serve(plan({variant("s", 1, 9, 5, true), variant("a", 1, 2, 1), variant("b", 1, 3, 4)}));
+  const auto of = [&](const char* version) {
+    auto asked = ask({1, 1});
+    asked.version = version;
+    return infer(asked);
+  };
+  EXPECT_EQ(of("1").values, (std::vector<float>{3, 3})) << "of the greatest share, and no shadow";
+  EXPECT_EQ(of("a").values, (std::vector<float>{2, 2}));
+  EXPECT_EQ(of("b").values, (std::vector<float>{3, 3}));
+  EXPECT_EQ(of("s").values, (std::vector<float>{9, 9}));
+  EXPECT_ERROR(of("c"), Code::not_found);
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(host_.describe(caller(fmt::format("r{}", i)), "double", "").properties.at("variant"), "b");
+  EXPECT_EQ(host_.describe(caller(), "double", "a").properties.at("variant"), "a");
+  EXPECT_EQ(host_.statistics(caller(), "double", "a").size(), 1u);
+  serve(plan({variant("a", 1, 2), variant("s", 2, 9, 5, true)}));
+  EXPECT_ERROR(of("2"), Code::not_found);
+  EXPECT_FALSE(host_.ready(caller(), "double", "2"));
+}
+
+TEST_F(HostTest, AnswersTheMoreUrgentFirst) {
+  auto single = plan({variant("a", 1, 2)});
+  single.endpoints[0].batching.rows_max = 1;
+  serve(single);
+  std::vector<std::uint32_t> order;
+  for (const std::uint32_t priority : {5u, 0u, 4u, 1u, 2u, 9u, 3u}) {
+    auto asked = ask({1, 1});
+    asked.priority = priority;
+    host_.infer(caller(), asked, loop_, [&order, priority](auto) { order.push_back(priority); });
   }
+  loop_.turn();
+  EXPECT_EQ(order, (std::vector<std::uint32_t>{1, 2, 0, 3, 4, 5, 9})) << "0 is in the middle";
+}
+
+TEST_F(HostTest, IndexSaysWhatCannotBeAsked) {
+  auto broken = variant("broken", 2, 3);
+  models_.erase(broken.sha256);
+  const auto away = variant("away", 3, 4), bad = variant("bad", 4, 5);
+  source_.unfetched[away.sha256] = "not fetched: /var/lib is full";
+  source_.quarantined[bad.sha256] = "it crashed";
+  serve(plan({variant("a", 1, 2), broken, away, bad}));
+  std::map<std::string, std::string> said;
+  for (const auto& entry : host_.index(caller(), false)) said[entry.version] = entry.state + " " + entry.reason;
+  EXPECT_EQ(said, (std::map<std::string, std::string>{{"1", "READY "},
+                                                      {"2", "UNAVAILABLE failed"},
+                                                      {"3", "UNAVAILABLE unfetched"},
+                                                      {"4", "UNAVAILABLE quarantined"}}));
+  EXPECT_EQ(host_.index(caller(), true).size(), 1u);
+  EXPECT_EQ(loader_.states().at(2).state, "unfetched");
+  EXPECT_ERROR(host_.load(caller(), "double"), Code::denied);
+  EXPECT_ERROR(host_.unload(caller(), "double"), Code::denied);
+  EXPECT_ERROR(host_.load(caller(), "other"), Code::not_found);
+}
+
+TEST_F(HostTest, AModelThatCannotBeReadForWantOfMemoryFailsAlone) {
+  const auto huge = variant("huge", 2, 3);
+  std::string loaded;
+  loader_.around_loading = [&](const std::string& sha256, const std::function<void()>& load) {
+    loaded = sha256;
+    load();
+  };
+  source_.bytes = [&](const std::string& digest) {
+    if (digest != huge.sha256) return models_.at(digest);
+    EXPECT_EQ(loaded, digest) << "whoever watches knows what is read";
+    throw std::bad_alloc();
+  };
+  serve(plan({variant("a", 1, 2), huge}));
+  EXPECT_EQ(loader_.states().at(0).state, "ready");
+  EXPECT_EQ(loader_.states().at(1).state, "failed");
+  EXPECT_NE(loader_.states().at(1).reason.find("memory"), std::string::npos);
+  EXPECT_EQ(infer(ask({1, 1})).version, "1");
+}
+
+TEST_F(HostTest, ShadowsGetNoCopyThatIsTooLarge) {
+  serve(plan({variant("a", 1, 2), variant("s", 2, 3, 1, true)}));
+  const auto catalogue = host_.catalogue();
+  const auto& shadow = catalogue->endpoints[0].variants[1];
+  const std::vector<float> values = {1, 2, 3, 4};
+  const auto fits = infer::view_of(values, {2, 2});
+  Shadows shadows(clock_, nullptr, fits.bytes.size());
+  const std::vector<float> more(6, 1);
+  const auto large = infer::view_of(more, {3, 2});
+  shadows.offer(catalogue, shadow, *catalogue->endpoints[0].variants[0].held, std::span(&large, 1));
+  EXPECT_EQ(shadow.counts->dropped_shadows.load(), 1u);
+  // Room for one at a time, that comes free again.
+  while (shadow.counts->success.count.load() < 3) {
+    shadows.offer(catalogue, shadow, *catalogue->endpoints[0].variants[0].held, std::span(&fits, 1));
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(shadow.counts->fail.count.load(), 0u);
+}
+
+TEST_F(HostTest, HearsOfOtherLimitsWhileTheLatencyToHoldStays) {
+  auto tuned = plan({variant("a", 1, 2)});
+  tuned.endpoints[0].batching.target_p99_us = 5'000;
+  tuned.endpoints[0].batching.wait_us_max = 0;
+  serve(tuned);
+  infer(ask({1, 2}));
+  tuned.endpoints[0].batching.queue_rows_max = 2;
+  serve(tuned);
+  int refused = 0;
+  for (int i = 0; i < 4; ++i)
+    host_.infer(caller(), ask({1, 2}), loop_, [&](protocol::Outcome outcome) {
+      const auto* error = std::get_if<Error>(&outcome);
+      refused += error && error->code() == Code::exhausted;
+    });
+  EXPECT_GE(refused, 2);
+  loop_.turn();
+}
+
+TEST_F(HostTest, CountsWhatGoesInAndOutAndWhatWaits) {
+  serve(plan({variant("a", 1, 2)}));
+  int answered = 0;
+  for (int i = 0; i < 3; ++i) host_.infer(caller(), ask({1, 2}), loop_, [&](auto) { ++answered; });
+  const auto pending = [&] {
+    const auto text = host_.metrics(caller());
+    const auto at = text.find("nv_inference_pending_request_count{");
+    return text.substr(text.find("} ", at) + 2, 2);
+  };
+  EXPECT_EQ(pending(), "3\n");
+  loop_.turn();
+  EXPECT_EQ(answered, 3);
+  EXPECT_EQ(pending(), "0\n");
+  const auto told = host_.statistics(caller(), "double", "").at(0);
+  EXPECT_EQ(told.input.count, 3u);
+  EXPECT_EQ(told.output.count, 3u);
+  for (const auto* name : {"nv_inference_compute_input_duration_us{", "nv_inference_compute_output_duration_us{",
+                           "nv_inference_request_success{model=\"double\",version=\"1\","
+                           "endpoint=\"acme.flights.double\",variant=\"a\"} 3\n",
+                           "falaj_serve_latency_seconds_count"})
+    EXPECT_NE(host_.metrics(caller()).find(name), std::string::npos) << name;
 }
 
 }  // namespace

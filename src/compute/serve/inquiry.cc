@@ -58,7 +58,7 @@ class TensorInquiry final : public Inquiry {
       wanted.push_back(place->second);
     }
     rows = held.model->check(inputs);
-    if (ask_.priority > 0) priority = static_cast<std::uint8_t>(std::min<std::uint32_t>(ask_.priority - 1, 255));
+    if (ask_.priority > 0) priority = static_cast<std::uint8_t>(std::min(ask_.priority, kPriorities) - 1);
     within(ask_.timeout_us);
   }
 
@@ -113,7 +113,7 @@ class RowInquiry final : public Inquiry {
   void tell(const infer::Ran& ran) override {
     protocol::Predicted out;
     out.model = endpoint_.plan.name;
-    out.version = std::to_string(variant_.plan.version);
+    out.version = variant_.version_text;
     out.rows = rows_of(asked_rows_, variant_.held->outputs, ran.outputs);
     out.served["variant"] = variant_.plan.name;
     std::string name;
@@ -133,7 +133,12 @@ class RowInquiry final : public Inquiry {
 
 Inquiry::Inquiry(std::shared_ptr<const Catalogue> from, const ServedEndpoint& endpoint, const ServedVariant& variant,
                  const sys::Clock& clock)
-    : from_(std::move(from)), endpoint_(endpoint), variant_(variant), clock_(clock), began_(clock.now()) {}
+    : from_(std::move(from)), endpoint_(endpoint), variant_(variant), clock_(clock), began_(clock.now()) {
+  priority = kPriorityDefault;
+  variant_.counts->pending.fetch_add(1, std::memory_order_relaxed);
+}
+
+Inquiry::~Inquiry() { variant_.counts->pending.fetch_sub(1, std::memory_order_relaxed); }
 
 void Inquiry::within(std::int64_t timeout_us) {
   const auto own = variant_.rule.deadline_default.count();

@@ -19,6 +19,7 @@ class Inquiry : public infer::Request {
  public:
   Inquiry(std::shared_ptr<const Catalogue> from, const ServedEndpoint& endpoint, const ServedVariant& variant,
           const sys::Clock& clock);
+  ~Inquiry() override;
 
   void answer(const infer::Ran& ran) noexcept final;
   void refuse(const Error& why) noexcept final;

@@ -85,10 +85,17 @@ void Lane::push(const ServedVariant& variant, std::unique_ptr<infer::Request> re
 
 // What the endpoint says holds; where it names a latency the tuner decides from there on.
 void Lane::tune(Queue& queue, const ServedVariant& variant) {
-  if (variant.target_p99 == queue.target_p99 && queue.tuner) return;
+  queue.instances_max = variant.instances_max;
+  if (variant.target_p99 == queue.target_p99 && queue.tuner) {  // which found these; the rest is the owner's to say
+    const auto found = queue.queue.rule();
+    auto rule = variant.rule;
+    rule.rows_max = found.rows_max;
+    rule.wait_max = found.wait_max;
+    rule.stale_after = found.stale_after;
+    return queue.queue.set_rule(rule);
+  }
   queue.queue.set_rule(variant.rule);
   queue.target_p99 = variant.target_p99;
-  queue.instances_max = variant.instances_max;
   queue.tuner.reset();
   if (variant.target_p99.count() == 0) return;
   infer::LatencyTarget target{.p99 = variant.target_p99};
@@ -111,7 +118,11 @@ bool Lane::may_run(const Queue& queue) const {
 void Lane::ran(Queue& queue, const infer::BatchDone& done, const infer::Batch& batch) {
   queue.queue.learn(done);
   if (queue.tuner) queue.tuner->ran(done, batch, queue.queue, clock_.now());
-  if (done.calls > 0) queue.counts->count_calls(done.calls, done.rows, done.took.count());
+  if (done.calls > 0) {
+    queue.counts->count_calls(done.calls, done.rows, done.took.count());
+    queue.counts->input.add(done.input.count(), done.answered);
+    queue.counts->output.add(done.output.count(), done.answered);
+  }
   queue.counts->late.fetch_add(done.late, std::memory_order_relaxed);
   queue.counts->last_us.store(clock_.wall().count(), std::memory_order_relaxed);
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "compute/serve/host.h"
@@ -24,8 +26,14 @@ constexpr Line kLines[] = {
      [](const ServedVariant& v) { return v.counts->success.us.load(); }},
     {"nv_inference_queue_duration_us", "counter", "Time that requests waited.",
      [](const ServedVariant& v) { return v.counts->queue.us.load(); }},
+    {"nv_inference_compute_input_duration_us", "counter", "Time in which inputs of several requests were put together.",
+     [](const ServedVariant& v) { return v.counts->input.us.load(); }},
     {"nv_inference_compute_infer_duration_us", "counter", "Time in the model.",
      [](const ServedVariant& v) { return v.counts->infer.us.load(); }},
+    {"nv_inference_compute_output_duration_us", "counter", "Time in which answers were made of what the model said.",
+     [](const ServedVariant& v) { return v.counts->output.us.load(); }},
+    {"nv_inference_pending_request_count", "gauge", "Requests that are not answered yet.",
+     [](const ServedVariant& v) { return static_cast<std::uint64_t>(std::max<std::int64_t>(0, v.counts->pending)); }},
     {"nv_cache_num_hits_per_model", "counter", "Requests answered as an equal one was before.",
      [](const ServedVariant& v) { return v.counts->cache_hit.count.load(); }},
     {"nv_cache_num_misses_per_model", "counter", "Requests that a cache did not know.",

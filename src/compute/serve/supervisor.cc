@@ -7,6 +7,7 @@
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +23,8 @@
 #include "foundation/base/log.h"
 #include "foundation/base/text.h"
 #include "foundation/crypto/hash.h"
+#include "foundation/net/server.h"
+#include "lifecycle/execute/local/restrict.h"
 
 namespace falaj::serve {
 namespace {
@@ -29,7 +32,7 @@ namespace {
 constexpr const char* kKeyFile = "control-plane.key";
 constexpr std::int64_t kPollWaitUs = 10'000'000, kRetryUs = 250'000, kReportUs = 1'000'000;
 constexpr std::int64_t kCrashPauseUs = 500'000;
-constexpr int kStrikes = 2;  // a model that was at work so often when the worker was killed from outside is taken out
+constexpr sys::Micros kFetchPauseLeast = std::chrono::milliseconds(250), kFetchPauseMost = std::chrono::minutes(1);
 
 [[noreturn]] void fail(std::string_view doing) {
   throw Error(Code::unavailable, fmt::format("{}: {}", doing, std::strerror(errno)));
@@ -61,6 +64,16 @@ sys::Descriptor take_port(const std::string& host, std::uint16_t& port, bool lis
     fail(fmt::format("listening on {}:{}", host, port));
   if (::getsockname(out.get(), reinterpret_cast<sockaddr*>(&address), &bytes) != 0) fail("asking for the port");
   port = ntohs(address.ss_family == AF_INET ? v4.sin_port : v6.sin6_port);
+  return out;
+}
+
+// Which files these are, whatever their names.
+std::vector<std::uint64_t> files_of(const WorkerSettings& worker) {
+  std::vector<std::uint64_t> out;
+  for (const auto* name : {&worker.certificate_file, &worker.key_file, &worker.client_ca_file}) {
+    struct stat info {};
+    if (!name->empty() && ::stat(name->c_str(), &info) == 0) out.insert(out.end(), {info.st_dev, info.st_ino});
+  }
   return out;
 }
 
@@ -116,9 +129,46 @@ pid_t start_worker(std::initializer_list<int> given) {
   return pid;
 }
 
-std::string name_in(const CrashNote::Name& name) {
-  if (name[0] == 0) return "";
-  return std::string(name, CrashNote::kDigest);
+// The statements of a plan that the key's owner signed, by digest. What else it names is not served.
+std::map<std::string, traffic::Statement> signed_statements(const traffic::Plan& plan, const crypto::PublicKey& key) {
+  std::map<std::string, traffic::Statement> out;
+  for (const auto& model : plan.models) {
+    try {
+      const auto signature = from_base64(model.signature);
+      crypto::Signature fixed{};
+      if (signature.size() != fixed.size()) throw Error(Code::corrupt, "its signature has another length");
+      std::copy(signature.begin(), signature.end(), fixed.begin());
+      if (!crypto::verify(key, as_bytes(model.text), fixed))
+        throw Error(Code::corrupt, "it is not signed by the control plane's key");
+      auto statement = decode<traffic::Statement>(parse_json(model.text), "statement");
+      const auto sha256 = statement.sha256;
+      out.emplace(sha256, std::move(statement));
+    } catch (const Error& e) {
+      log::warn("statement_not_taken", {{"why", e.what()}});
+    }
+  }
+  return out;
+}
+
+std::set<std::string> named_models(const traffic::Plan& plan) {
+  std::set<std::string> out;
+  for (const auto& endpoint : plan.endpoints)
+    for (const auto& variant : endpoint.variants)
+      if (!endpoint.stopped) out.insert(variant.sha256);
+  return out;
+}
+
+bool same_models(const std::map<std::string, std::string>& a, const std::map<std::string, std::string>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const auto& x, const auto& y) { return x.first == y.first; });
+}
+
+std::optional<crypto::PublicKey> key_of(const std::string& hex) {
+  const auto bytes = from_hex(hex);
+  crypto::PublicKey key{};
+  if (bytes.size() != key.size()) return std::nullopt;
+  std::copy(bytes.begin(), bytes.end(), key.begin());
+  return key;
 }
 
 }  // namespace
@@ -130,6 +180,10 @@ Supervisor::Supervisor(SupervisorSettings settings, const sys::Clock& clock)
       spool_(*files_, clock, random_),
       port_(settings_.port) {
   auto& worker = settings_.worker;
+  if (worker.require_sandbox && execute::local::landlock_version() == 0)
+    throw Error(Code::unavailable,
+                "this kernel has no Landlock, so files could not be kept from models: use one that has (Linux 5.13, "
+                "lsm=landlock), or say require_sandbox=false");
   listening_ = take_port(worker.listen, port_, true);
   const bool tls = !worker.certificate_file.empty();
   if (settings_.url.empty()) settings_.url = fmt::format("{}://{}:{}", tls ? "https" : "http", worker.listen, port_);
@@ -140,19 +194,12 @@ Supervisor::Supervisor(SupervisorSettings settings, const sys::Clock& clock)
     worker.grpc = fmt::format("{}:{}", host, port);
   }
   if (!settings_.public_key.empty()) {
-    key_.emplace();
-    const auto bytes = from_hex(settings_.public_key);
-    if (bytes.size() != key_->size()) throw Error(Code::invalid, "public_key: must be 64 hex digits");
-    std::copy(bytes.begin(), bytes.end(), key_->begin());
+    key_ = key_of(settings_.public_key);
+    if (!key_) throw Error(Code::invalid, "public_key: must be 64 hex digits");
   }
+  auto last = plan_on_disk();
   Lock lock(mu_);
-  if (files_->stat(kPlanFile)) {
-    const auto text = files_->read_all(kPlanFile, std::size_t{256} << 20);
-    auto plan = decode<traffic::Plan>(parse_json(as_text(text)), "serving plan");
-    fingerprint_ = traffic::fingerprint(plan);
-    ring_.need(plan);
-    told_ = std::make_shared<const Told>(Told{std::move(plan), fingerprint_, ""});
-  }
+  told_ = std::move(last);
   following_ = std::thread([this] { follow(); });
   taking_ = std::thread([this] { take_plans(); });
   reporting_ = std::thread([this] { send_reports(); });
@@ -178,6 +225,11 @@ void Supervisor::stop() {
       // It ended before us.
     }
   }
+}
+
+Supervisor::Reasons Supervisor::unfetched() const {
+  Lock lock(mu_);
+  return unfetched_;
 }
 
 bool Supervisor::pause(std::int64_t micros) {
@@ -245,6 +297,11 @@ void Supervisor::hear_plan(const json::object& said) {
   }
 }
 
+// There is a plan to take, or models of the last to be tried again.
+bool Supervisor::may_take() {
+  return told_ && (told_->fingerprint != fingerprint_ || (!unfetched_.empty() && clock_.now() >= fetch_again_));
+}
+
 void Supervisor::take_plans() {
   std::unique_ptr<client::ApiClient> control;
   bool failed = false;
@@ -252,7 +309,11 @@ void Supervisor::take_plans() {
     std::shared_ptr<const Told> told;
     {
       Lock lock(mu_);
-      while (!stopping_ && (!told_ || told_->fingerprint == fingerprint_)) lock.wait(woken_);
+      while (!stopping_ && !may_take())
+        if (unfetched_.empty())
+          lock.wait(woken_);
+        else
+          lock.wait_for(woken_, fetch_again_ - clock_.now());
       if (stopping_) return;
       told = told_;
     }
@@ -261,7 +322,7 @@ void Supervisor::take_plans() {
         control = std::make_unique<client::ApiClient>(std::move(now), 1);
       take_plan(*control, *told);
       failed = false;
-    } catch (const Error& e) {
+    } catch (const std::exception& e) {
       if (!std::exchange(failed, true)) log::warn("plan_not_taken", {{"why", e.what()}});
       control.reset();
       if (!pause(kRetryUs)) return;
@@ -272,47 +333,95 @@ void Supervisor::take_plans() {
 void Supervisor::trust(const Told& told) {
   if (key_) return;
   if (!files_->stat(kKeyFile)) files_->write_all(kKeyFile, as_bytes(told.public_key));
-  const auto bytes = from_hex(as_text(files_->read_all(kKeyFile, 64)));
-  crypto::PublicKey key{};
-  if (bytes.size() != key.size()) throw Error(Code::corrupt, "the control plane's key is not one");
-  std::copy(bytes.begin(), bytes.end(), key.begin());
-  key_ = key;
+  key_ = key_of(std::string(as_text(files_->read_all(kKeyFile, 64))));
+  if (!key_) throw Error(Code::corrupt, "the control plane's key is not one");
+}
+
+// As an earlier one left it; what somebody else wrote there since is not served.
+std::shared_ptr<const Supervisor::Told> Supervisor::plan_on_disk() {
+  if (!files_->stat(kPlanFile)) return nullptr;
+  try {
+    if (!key_ && !files_->stat(kKeyFile)) throw Error(Code::corrupt, "the control plane's key is not beside it");
+    trust({});
+    auto plan = decode<traffic::Plan>(parse_json(as_text(files_->read_all(kPlanFile, kPlanBytesMax))), "serving plan");
+    const auto stated = signed_statements(plan, *key_);
+    Reasons unfetched;
+    for (const auto& sha256 : named_models(plan))
+      if (!stated.contains(sha256) || !files_->stat(model_file(sha256))) unfetched[sha256] = "not fetched yet";
+    auto fingerprint = traffic::fingerprint(plan);
+    ring_.need(plan);
+    Lock lock(mu_);
+    fingerprint_ = fingerprint;
+    unfetched_ = std::move(unfetched);
+    return std::make_shared<const Told>(Told{std::move(plan), std::move(fingerprint), ""});
+  } catch (const std::exception& e) {
+    log::error("plan_on_disk_not_served", {{"why", e.what()}});
+    return nullptr;
+  }
+}
+
+// Brings here what is not, as far as it can be had; the rest, and why.
+Supervisor::Reasons Supervisor::fetch_models(client::ApiClient& control, const traffic::Plan& plan) {
+  Reasons out;
+  const auto stated = signed_statements(plan, *key_);
+  auto wanted = named_models(plan);
+  for (const auto& [sha256, statement] : stated) wanted.insert(sha256);
+  for (const auto& sha256 : wanted) {
+    try {
+      const auto statement = stated.find(sha256);
+      if (statement == stated.end())
+        throw Error(Code::corrupt, "there is no statement about it that the control plane signed");
+      fetch(control, sha256, statement->second.bytes);
+    } catch (const std::exception& e) {
+      out[sha256] = fmt::format("not fetched: {}", e.what());
+      log::warn("model_not_fetched", {{"model", sha256}, {"why", e.what()}});
+    }
+  }
+  return out;
+}
+
+// While some of its models are not here, the last plan that was here whole stays beside it: what is not here goes on as
+// that says.
+void Supervisor::write_plan(const traffic::Plan& plan, bool whole) {
+  bool was_whole = false;
+  {
+    Lock lock(mu_);
+    was_whole = !fingerprint_.empty() && unfetched_.empty();
+  }
+  if (!whole && was_whole) files_->write_all(kPlanBefore, files_->read_all(kPlanFile, kPlanBytesMax));
+  files_->write_all(kPlanFile, as_bytes(json::serialize(encode(plan))));
+  if (whole && files_->stat(kPlanBefore)) files_->remove(kPlanBefore);
 }
 
 void Supervisor::take_plan(client::ApiClient& control, const Told& told) {
   trust(told);
   const auto& plan = told.plan;
-  for (const auto& model : plan.models) {
-    const auto signature = from_base64(model.signature);
-    crypto::Signature fixed{};
-    if (signature.size() != fixed.size()) throw Error(Code::corrupt, "a model's statement is not signed");
-    std::copy(signature.begin(), signature.end(), fixed.begin());
-    if (!crypto::verify(*key_, as_bytes(model.text), fixed))
-      throw Error(Code::corrupt, "a model's statement is not signed by the control plane's key");
-    const auto statement = decode<traffic::Statement>(parse_json(model.text), "statement");
-    fetch(control, statement.sha256, statement.bytes);
-  }
-  // Only what a signed statement names is served, whatever else the plan says.
-  std::set<std::string> stated;
-  for (const auto& model : plan.models)
-    stated.insert(decode<traffic::Statement>(parse_json(model.text), "statement").sha256);
-  for (const auto& endpoint : plan.endpoints)
-    for (const auto& variant : endpoint.variants)
-      if (!endpoint.stopped && !stated.contains(variant.sha256))
-        throw Error(Code::corrupt, fmt::format("endpoint {} names a model without a statement", endpoint.name));
+  auto unfetched = fetch_models(control, plan);
+  bool again = false;  // the plan is here already, and some of its models were not
   {
     Lock lock(mu_);
     if (told_->fingerprint != told.fingerprint) return;  // there is another by now; what was fetched is here
+    again = told.fingerprint == fingerprint_;
+    if (again && same_models(unfetched, unfetched_)) {
+      fetch_pause_ = std::clamp(2 * fetch_pause_, kFetchPauseLeast, kFetchPauseMost);
+      fetch_again_ = clock_.now() + fetch_pause_;
+      return;
+    }
   }
-  files_->write_all(kPlanFile, as_bytes(json::serialize(encode(plan))));
-  forget_models(plan);
+  if (!again || unfetched.empty()) write_plan(plan, unfetched.empty());
+  if (unfetched.empty()) forget_models(plan);
   ring_.need(plan);
   ring_.fetch(control);
   Lock lock(mu_);
   fingerprint_ = told.fingerprint;
+  unfetched_ = std::move(unfetched);
+  fetch_pause_ = kFetchPauseLeast;
+  fetch_again_ = clock_.now() + fetch_pause_;
+  quarantine_.forget_all_but(plan);
   // What was heard meanwhile is not in it.
   revoked_ = traffic::revoked_between(plan, told_->plan);
-  log::info("plan_taken", {{"fingerprint", fingerprint_}, {"endpoints", plan.endpoints.size()}});
+  log::info("plan_taken",
+            {{"fingerprint", fingerprint_}, {"endpoints", plan.endpoints.size()}, {"unfetched", unfetched_.size()}});
   if (link_) tell_plan(*link_);
 }
 
@@ -336,27 +445,23 @@ void Supervisor::fetch(client::ApiClient& control, const std::string& sha256, st
 
 void Supervisor::forget_models(const traffic::Plan& plan) {
   std::set<std::string> needed;
-  for (const auto& model : plan.models)
-    needed.insert(model_file(decode<traffic::Statement>(parse_json(model.text), "statement").sha256));
+  for (const auto& [sha256, statement] : signed_statements(plan, *key_)) needed.insert(model_file(sha256));
   for (const auto& file : files_->list(""))
     if (file.name.ends_with(".onnx") && !needed.contains(file.name)) files_->remove(file.name);
 }
 
 // ---- the worker
 
-json::object Supervisor::quarantined() const {
-  json::object out;
-  for (const auto& [digest, why] : quarantined_) out[digest] = why;
-  return out;
-}
-
 // What a plan was told after counts more than what it says.
 void Supervisor::tell_plan(Link& link) {
   if (fingerprint_.empty()) return;
+  json::object unfetched;
+  for (const auto& [digest, why] : unfetched_) unfetched[digest] = why;
   try {
-    link.send(json::object{
-        {"plan",
-         json::object{{"fingerprint", fingerprint_}, {"quarantined", quarantined()}, {"spaces", ring_.told()}}}});
+    link.send(json::object{{"plan", json::object{{"fingerprint", fingerprint_},
+                                                 {"quarantined", quarantine_.told()},
+                                                 {"unfetched", std::move(unfetched)},
+                                                 {"spaces", ring_.told()}}}});
   } catch (const Error&) {
     // It is about to end; the next one is told.
   }
@@ -397,6 +502,7 @@ void Supervisor::run_worker_once() {
   {
     Lock lock(mu_);
     settings.has_plan = !fingerprint_.empty();
+    certificate_ = files_of(settings);
   }
   try {
     link.send(encode(settings));
@@ -431,14 +537,7 @@ void Supervisor::run_worker_once() {
   note_end(status, memory.note());
 }
 
-void Supervisor::blame(const std::string& digest, const char* doing, const std::string& how, int strikes) {
-  if (digest.empty() || (strikes_[digest] += strikes) < kStrikes) return;
-  quarantined_[digest] = fmt::format("the worker ended ({}) {} this model", how, doing);
-  log::warn("model_quarantined", {{"model", digest}, {"how", how}});
-}
-
-// Who was at work when it ended is not loaded again: at once when the model itself made it crash, after a second time
-// when it was killed from outside, as for want of memory.
+// What was at work when it ended is perhaps not loaded again.
 void Supervisor::note_end(int status, const CrashNote& note) {
   Lock lock(mu_);
   report_.clear();
@@ -446,19 +545,32 @@ void Supervisor::note_end(int status, const CrashNote& note) {
   const auto how =
       WIFSIGNALED(status) ? fmt::format("signal {}", WTERMSIG(status)) : fmt::format("status {}", WEXITSTATUS(status));
   log::warn("worker_ended", {{"how", how}});
-  const auto crashed = name_in(note.crashed);
-  blame(crashed, "running", how, kStrikes);
-  blame(name_in(note.loading), "loading", how, crashed.empty() ? 1 : kStrikes);
-  if (!crashed.empty()) return;
-  std::set<std::string> running;
-  for (const auto& lane : note.running) running.insert(name_in(lane));
-  for (const auto& digest : running) blame(digest, "running", how, 1);
+  quarantine_.blame(note, how, clock_.now());
+}
+
+// A worker may read the files that it was given, and no others that come in their place: another takes over, when its
+// requests are answered, that is given those.
+void Supervisor::renew_worker_for_certificate() {
+  const auto& worker = settings_.worker;
+  if (worker.certificate_file.empty()) return;
+  const auto now = files_of(worker);
+  Lock lock(mu_);
+  if (!link_ || now == certificate_) return;
+  try {
+    net::check_tls({worker.certificate_file, worker.key_file, worker.client_ca_file});
+    certificate_ = now;
+    log::info("certificate_replaced");
+    link_->send(json::object{{"stop", true}});
+  } catch (const Error&) {
+    // Half of it is there, or the worker is about to end.
+  }
 }
 
 void Supervisor::send_reports() {
   auto control = std::make_unique<client::ApiClient>(target(), 1);
   for (;;) {
     if (!files_->stat(kLockFile)) return stop();  // whoever removed our directory wants nothing served from it any more
+    renew_worker_for_certificate();
     json::object body;
     {
       const auto until = clock_.now() + sys::Micros(kReportUs);

@@ -15,7 +15,7 @@
 #include <fmt/format.h>
 
 #include "compute/protocol/grpc_server.h"
-#include "compute/protocol/rest.h"
+#include "compute/serve/front.h"
 #include "compute/serve/host.h"
 #include "compute/serve/link.h"
 #include "compute/serve/online_store.h"
@@ -30,7 +30,6 @@
 namespace falaj::serve {
 namespace {
 
-constexpr std::size_t kPlanBytesMax = std::size_t{256} << 20;
 constexpr std::int64_t kDrainUs = 10'000'000;
 constexpr sys::Micros kReportEvery{1'000'000};
 constexpr std::size_t kComparedBytesMax = std::size_t{2}
@@ -44,68 +43,27 @@ json::array not_empty(const Latencies::Snapshot& snapshot) {
   return out;
 }
 
-CrashNote* crash_note = nullptr;
-
-// Which model was at work, then on to what the signal does by itself.
-void on_crash(int number) {
-  AtWork::leave_name(*crash_note);
-  ::signal(number, SIG_DFL);
-  ::raise(number);
-}
-
-void leave_notes_in(CrashNote& note) {
-  crash_note = &note;
-  struct sigaction action {};
-  action.sa_handler = on_crash;
-  action.sa_flags = SA_RESETHAND | SA_NODEFER | SA_ONSTACK;
-  for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS}) sigaction(number, &action, nullptr);
-}
-
-// What the runtime and libraries look at besides the models.
-std::vector<std::string> readable_for(const WorkerSettings& settings) {
-  std::vector<std::string> out = {settings.models,       "/proc/self", "/proc/cpuinfo", "/proc/meminfo",
-                                  "/sys/devices/system", "/etc/ssl",   "/usr/lib",      "/lib",
-                                  "/etc/ld.so.cache"};
-  for (const auto& file : {settings.certificate_file, settings.key_file, settings.client_ca_file})
-    if (!file.empty()) out.push_back(std::filesystem::path(file).parent_path().string());
-  out.push_back(std::filesystem::canonical(settings.runtime).parent_path().string());
+std::map<std::string, std::string> reasons_in(const json::value& told) {
+  std::map<std::string, std::string> out;
+  for (const auto& one : told.as_object()) out[std::string(one.key())] = std::string(one.value().as_string());
   return out;
 }
 
-// The protocol's requests, and those of whoever collects metrics.
-class Front final : public net::Service {
- public:
-  Front(Host& host, std::int64_t body_bytes_max, Metrics& metrics)
-      : host_(host), rest_(host, {static_cast<std::uint64_t>(body_bytes_max)}, metrics) {}
-  net::Admission admit(const net::Head& head) override {
-    if (head.path != "/metrics") return rest_.admit(head);
-    net::Admission out;
-    out.place = net::Place::here;
-    out.handle = [this](net::Request& request) {
-      net::Response response;
-      const protocol::Caller caller{&request.head.headers, &request.head.peer, request.head.request_id};
-      try {
-        response.body = host_.metrics(caller);
-        response.headers.add("Content-Type", "text/plain; version=0.0.4");
-      } catch (const Error& e) {
-        response = net::error_response(401, e, request.head.request_id);
-      }
-      return response;
-    };
-    return out;
+// What must not end the process: it would take what all endpoints are answered from with it, and the next would come by
+// here again.
+template <class F>
+void attempt(const char* failed, F&& work) {
+  try {
+    work();
+  } catch (const std::exception& e) {  // no memory, too
+    log::error(failed, {{"why", e.what()}});
   }
-  void finished(const net::Head& head, int status, std::int64_t micros, std::uint64_t in, std::uint64_t out) override {
-    rest_.finished(head, status, micros, in, out);
-  }
-
- private:
-  Host& host_;
-  protocol::Rest rest_;
-};
+}
 
 class Worker {
  public:
-  Worker(Link& link, const WorkerSettings& settings, sys::Descriptor listening, CrashNote& note, OnlineStore& online)
+  Worker(Link& link, const WorkerSettings& settings, sys::Descriptor listening, CrashNote& note, OnlineStore& online,
+         bool files_confined)
       : link_(link),
         settings_(settings),
         online_(online),
@@ -128,6 +86,10 @@ class Worker {
       const AtWork loading(&note.loading, sha256);
       load();
     };
+    metrics_
+        .gauge("falaj_serve_isolation", "What the process that runs models is kept from, by how.",
+               {{"calls", "seccomp"}, {"files", files_confined ? "landlock" : "none"}})
+        .Set(1);
     listen_for_grpc();
     confine_calls();
     listening_ = std::move(listening);
@@ -199,6 +161,10 @@ class Worker {
     return bytes;
   }
 
+  traffic::Plan read_plan(const char* file) const {
+    return decode<traffic::Plan>(parse_json(as_text(files_->read_all(file, kPlanBytesMax))), "serving plan");
+  }
+
   // Loading takes its time, and what is said meanwhile must be heard. Only the last plan counts.
   void take_plan(const json::object& message) {
     Lock lock(mu_);
@@ -219,24 +185,27 @@ class Worker {
     {
       Lock loading(loading_);
       plan_number_ = number;
-      source_.quarantined.clear();
-      for (const auto& bad : message.at("quarantined").as_object())
-        source_.quarantined[std::string(bad.key())] = std::string(bad.value().as_string());
+      source_.quarantined = reasons_in(message.at("quarantined"));
+      source_.unfetched = reasons_in(message.at("unfetched"));
       take_spaces(message.at("spaces").as_object());
-      const auto text = files_->read_all(kPlanFile, kPlanBytesMax);
-      plan_ = decode<traffic::Plan>(parse_json(as_text(text)), "serving plan");
+      plan_ = read_plan(kPlanFile);
       std::string prefix;
       for (const auto& endpoint : plan_.endpoints)
         if (endpoint.features) prefix = endpoint.features->prefix;  // a platform has one store
       source_.features = {online_.reader(prefix), spaces_};
-      serve_plan();
+      // A process that just started knows nothing that models which are not here could be answered by instead.
+      std::shared_ptr<const Catalogue> before;
+      if (host_.catalogue()->number == 0 && !source_.unfetched.empty() && files_->stat(kPlanBefore))
+        before = loader_.make(read_plan(kPlanBefore), nullptr, source_);
+      serve_plan(before);
     }
     if (!http_) listen_for_http();
     send_report();
   }
 
-  void serve_plan() REQUIRES(loading_) {
-    const auto before = host_.catalogue();
+  // `before`: unless what is published now.
+  void serve_plan(std::shared_ptr<const Catalogue> before = nullptr) REQUIRES(loading_) {
+    if (!before) before = host_.catalogue();
     auto made = loader_.make(plan_, before.get(), source_);
     Lock lock(mu_);
     std::erase_if(revoked_, [&](const auto& entry) REQUIRES(loading_) { return entry.first < plan_number_; });
@@ -275,16 +244,22 @@ class Worker {
         plan.swap(given_);
         number = given_number_;
       }
-      if (plan) apply(*plan, number);
-      if (wanted.empty()) continue;
-      const auto began = clock_.now();
-      Lock loading(loading_);
-      std::size_t woken = 0;
-      for (const auto& variant : wanted) woken += source_.asleep.erase(variant);
-      if (woken == 0) continue;  // it was on its way
-      serve_plan();
-      log::info("models_woken", {{"variants", woken}, {"us", (clock_.now() - began).count()}});
+      if (plan) {
+        attempt("plan_not_served", [&] { apply(*plan, number); });
+        if (!http_) listen_for_http();  // who waits for it is told that the server is starting, if it failed
+      }
+      if (!wanted.empty()) attempt("models_not_woken", [&] { wake(wanted); });
     }
+  }
+
+  void wake(const std::set<std::string>& wanted) {
+    const auto began = clock_.now();
+    Lock loading(loading_);
+    std::size_t woken = 0;
+    for (const auto& variant : wanted) woken += source_.asleep.erase(variant);
+    if (woken == 0) return;  // it was on its way
+    serve_plan();
+    log::info("models_woken", {{"variants", woken}, {"us", (clock_.now() - began).count()}});
   }
 
   // We may write nowhere: the supervisor keeps it, and sends it on.
@@ -351,9 +326,9 @@ class Worker {
         log::info("online_store_replaced", {{"directory", settings_.online}});
         return link_.close();  // ends this process when its requests are answered; the next one opens the new store
       }
-      send_to_sleep();
-      send_report();
-      watcher_.turn(*host_.catalogue());
+      attempt("models_not_sent_to_sleep", [this] { send_to_sleep(); });
+      attempt("report_not_sent", [this] { send_report(); });
+      attempt("watched_not_sent", [this] { watcher_.turn(*host_.catalogue()); });
     }
   }
 
@@ -402,13 +377,23 @@ void bound_memory(std::int64_t bytes) {
 
 }  // namespace
 
+std::vector<std::string> readable_for(const WorkerSettings& settings) {
+  std::vector<std::string> out = {settings.models,       "/proc/self", "/proc/cpuinfo", "/proc/meminfo",
+                                  "/sys/devices/system", "/etc/ssl",   "/usr/lib",      "/lib",
+                                  "/etc/ld.so.cache"};
+  for (const auto& file : {settings.certificate_file, settings.key_file, settings.client_ca_file})
+    if (!file.empty()) out.push_back(file);  // not its directory: tokens and keys lie there, too
+  out.push_back(std::filesystem::canonical(settings.runtime).parent_path().string());
+  return out;
+}
+
 std::string model_file(const std::string& sha256) { return sha256 + ".onnx"; }
 
 int run_worker(sys::Descriptor end, sys::Descriptor listening, sys::Descriptor dial, CrashNote& note) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::signal(SIGTERM, SIG_IGN);  // the supervisor tells us by the link
   ::signal(SIGINT, SIG_IGN);
-  leave_notes_in(note);
+  AtWork::leave_names_in(note);
   Link link(std::move(end));
   const auto said = link.receive();
   if (!said) return 1;
@@ -418,7 +403,11 @@ int run_worker(sys::Descriptor end, sys::Descriptor listening, sys::Descriptor d
   OnlineStore online(settings.online, settings.redis ? &dialled : nullptr);
   // Before there is a second thread: Landlock holds for this one and those it starts.
   const bool confined = confine_files(readable_for(settings));
-  Worker worker(link, settings, std::move(listening), note, online);
+  if (!confined && settings.require_sandbox) {
+    log::error("worker_not_confined", {{"why", "this kernel has no Landlock, and require_sandbox is set"}});
+    return 1;
+  }
+  Worker worker(link, settings, std::move(listening), note, online, confined);
   log::info("worker_confined", {{"files", confined}, {"calls", true}});
   worker.follow();
   return 0;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "compute/serve/lane.h"
 #include "foundation/base/shape.h"
@@ -25,11 +26,18 @@ struct WorkerSettings {
   std::int64_t body_bytes_max = std::int64_t{64} << 20;
   std::int64_t connections_max = 10'000;
   std::vector<std::string> host_names;
-  bool has_plan = false;  // what is served is told at once: connections wait for it rather than be refused
+  bool require_sandbox = true;  // no model is run where files cannot be kept from it
+  bool has_plan = false;        // what is served is told at once: connections wait for it rather than be refused
 };
 
+inline constexpr std::size_t kPlanBytesMax = std::size_t{256} << 20;
 inline constexpr const char* kPlanFile = "plan.json";
+// The one before it that was here whole, while models of the plan are not.
+inline constexpr const char* kPlanBefore = "plan-before.json";
 std::string model_file(const std::string& sha256);  // below WorkerSettings::models
+
+// What a worker may read: what the runtime and libraries look at, and its own files one by one.
+std::vector<std::string> readable_for(const WorkerSettings& settings);
 
 // The process that listens and runs models, told what to serve through `link`. Returns when it is told to stop, or the
 // link ends. `dial` gives connections to Redis (dial.h). Confines itself before it reads the first model.
@@ -58,6 +66,7 @@ struct falaj::Shape<falaj::serve::WorkerSettings> {
             field("body_bytes_max", &T::body_bytes_max, ""),
             field("connections_max", &T::connections_max, ""),
             field("host_names", &T::host_names, ""),
+            field("require_sandbox", &T::require_sandbox, ""),
             field("has_plan", &T::has_plan, "")};
   }
 };
