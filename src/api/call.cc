@@ -51,6 +51,13 @@ void Call::require(std::string_view action, const iam::Scope& resource) const {
   platform_.directory.require(caller(), action, resource);
 }
 
+resource::Authorise authorise(const Call& call) {
+  return [&call](std::string_view action, const iam::Scope& scope) -> std::optional<std::string> {
+    if (call.allows(action, scope)) return std::nullopt;
+    return fmt::format("no role grants {} on {} to {}", action, scope.str(), call.actor());
+  };
+}
+
 sql::Act Call::act(std::string resource) const {
   return {actor(), std::string(route_.audit.verb()), std::move(resource), head_.request_id};
 }

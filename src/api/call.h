@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +25,7 @@ class Call {
         route_(route),
         head_(request.head),
         must_not_wait_(request.must_not_wait),
+        is_abandoned_(request.is_abandoned),
         parameters_(std::move(parameters)),
         caller_(std::move(caller)) {}
 
@@ -36,6 +38,11 @@ class Call {
 
   bool allows(std::string_view action, const iam::Scope& resource) const;
   void require(std::string_view action, const iam::Scope& resource) const;  // throws denied
+
+  // Whether nobody waits for the answer any more, as net::Request says it; never unset.
+  std::function<bool()> is_abandoned() const {
+    return is_abandoned_ ? is_abandoned_ : [] { return false; };
+  }
 
   // Said by handlers of Place::here_first before they write, or ask somebody over the network: what was done so far is
   // done again where it may wait.
@@ -92,11 +99,15 @@ class Call {
   const Route& route_;
   const net::Head& head_;
   const bool must_not_wait_;
+  const std::function<bool()> is_abandoned_;
   const PathParameters parameters_;
   const std::optional<iam::Identity> caller_;
   std::string about_;
   Digest body_digest_;  // only when there is an Idempotency-Key
 };
+
+// What the caller may, for what is asked while it works. The call outlives it.
+resource::Authorise authorise(const Call& call);
 
 std::span<const sql::Migration> migrations();  // of the table that keeps answers
 // Deletes answers older than a day; returns how many.

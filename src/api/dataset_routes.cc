@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kRoomsMax = 4;  // each may take as much memory as its limit
 constexpr std::int64_t kRowsMax = 100'000;
+constexpr std::int64_t kLongestUs = 3'600'000'000;  // that anybody may have a room for one answer
 constexpr std::string_view kDataFormats[] = {"csv", "jsonl", "parquet"};
 constexpr std::string_view kModes[] = {"append", "overwrite"};
 
@@ -60,6 +61,10 @@ struct PartsOut {
 };
 struct FormatQuery {
   std::string format;
+};
+struct ExportQuery {
+  std::string format;
+  std::int64_t time_us = kLongestUs;
 };
 struct ColumnsOut {
   std::vector<ColumnOut> columns;
@@ -206,6 +211,16 @@ struct Shape<FormatQuery> {
   }
 };
 template <>
+struct Shape<ExportQuery> {
+  static constexpr std::string_view name = "DatasetExportQuery";
+  static Fields fields() {
+    return {field("format", &ExportQuery::format, "What the bytes shall be.").required().one_of(kDataFormats),
+            field("time", &ExportQuery::time_us, "Break it off after this long; an hour when absent, and at most.")
+                .duration()
+                .range(1'000, kLongestUs)};
+  }
+};
+template <>
 struct Shape<ColumnsOut> {
   static constexpr std::string_view name = "DatasetColumns";
   static Fields fields() { return {field("columns", &ColumnsOut::columns, "As the bytes seem to have.")}; }
@@ -266,7 +281,7 @@ struct Shape<SqlIn> {
     return {
         field("sql", &T::sql, "One SELECT; tables are datasets, or \"NAME@VERSION\".").required().length(1, 100'000),
         field("rows", &T::rows, "Most rows of the answer.").range(1, kRowsMax),
-        field("time", &T::time_us, "Stop it after this long.").duration().range(1'000, 3'600'000'000)};
+        field("time", &T::time_us, "Stop it after this long.").duration().range(1'000, kLongestUs)};
   }
 };
 template <>
@@ -428,8 +443,10 @@ RowsOut ask(Platform& platform, Call& call, const SqlIn& in) {
   const auto where = project_of(call);
   RowsOut out;
   auto& rows = out.rows.as_array();
+  data::Ask question{in.sql, sys::Micros(in.time_us), static_cast<std::uint64_t>(in.rows)};
+  question.is_abandoned = call.is_abandoned();
   const auto answered = data::ask(
-      platform.datasets, where, {in.sql, sys::Micros(in.time_us), static_cast<std::uint64_t>(in.rows)}, platform.clock,
+      platform.datasets, where, question, platform.clock,
       [&](const std::string& dataset) {
         call.require("dataset.read", dataset.empty() ? where.scope() : scope_of(where, dataset));
       },
@@ -439,21 +456,22 @@ RowsOut ask(Platform& platform, Call& call, const SqlIn& in) {
   return out;
 }
 
-net::Response send_rows(Platform& platform, Call& call, const std::string& format, Turns& turns) {
+net::Response send_rows(Platform& platform, Call& call, const ExportQuery& in, Turns& turns) {
   const auto where = project_of(call);
   auto turn = std::make_shared<Turn>(turns);
   const auto version = platform.datasets.version(where, call.parameter("name"), number_of(call.parameter("version")));
   std::shared_ptr<table::Workspace> room = platform.datasets.room();
   platform.datasets.open(*room, where, version, "rows");
-  auto produced = std::make_shared<Produced>([room, turn, format](const std::function<void(BytesView)>& put) {
+  const std::string how = in.format == "csv"     ? "FORMAT csv, HEADER"
+                          : in.format == "jsonl" ? "FORMAT json"
+                                                 : "FORMAT parquet, COMPRESSION zstd";
+  const auto watch = data::patience(platform.clock, sys::Micros(in.time_us), call.is_abandoned());
+  auto produced = std::make_shared<Produced>([room, turn, how, watch](const std::function<void(BytesView)>& put) {
     room->put("out", table::sink_to(put));
-    room->run(fmt::format("COPY (SELECT * FROM rows) TO 'out' ({})", format == "csv" ? "FORMAT csv, HEADER"
-                                                                     : format == "jsonl"
-                                                                         ? "FORMAT json"
-                                                                         : "FORMAT parquet, COMPRESSION zstd"));
+    room->run(fmt::format("COPY (SELECT * FROM rows) TO 'out' ({})", how), {}, watch);
   });
   net::Response response;
-  response.headers.add("Content-Type", format == "csv" ? "text/csv" : "application/octet-stream");
+  response.headers.add("Content-Type", in.format == "csv" ? "text/csv" : "application/octet-stream");
   response.body = net::StreamBody{[produced] { return produced->next(); }, std::nullopt};
   return response;
 }
@@ -497,12 +515,14 @@ void add_dataset_reading(Routes& routes, Platform& platform, const std::shared_p
             datasets.checks(project_of(call), call.parameter("name"), in.version, static_cast<std::size_t>(in.limit))};
       });
   routes.add<DiffQuery, DiffOut>(reads_dataset("/v1/datasets/{name}/diff", "How two versions differ."),
-                                 [&datasets, turns](Call& call, const DiffQuery& in) {
+                                 [&platform, &datasets, turns](Call& call, const DiffQuery& in) {
                                    const Turn turn(*turns);
                                    const auto where = project_of(call);
                                    const auto& name = call.parameter("name");
+                                   const auto watch =
+                                       data::patience(platform.clock, sys::Micros(kLongestUs), call.is_abandoned());
                                    const auto d = datasets.diff(where, datasets.version(where, name, in.from),
-                                                                datasets.version(where, name, in.to));
+                                                                datasets.version(where, name, in.to), watch);
                                    return DiffOut{d.schema, d.rows_before, d.rows_after, d.added, d.removed, d.changed};
                                  });
   routes.add<RowsQuery, RowsOut>(
@@ -523,10 +543,10 @@ void add_dataset_reading(Routes& routes, Platform& platform, const std::shared_p
         const Turn turn(*turns);
         return ask(platform, call, in);
       });
-  routes.add_stream<FormatQuery>(
+  routes.add_stream<ExportQuery>(
       reads_dataset("/v1/datasets/{name}/versions/{version}/export", "All rows of a version as one file."),
-      "application/octet-stream", [&platform, turns](Call& call, const FormatQuery& in, net::Request&) {
-        return send_rows(platform, call, in.format, *turns);
+      "application/octet-stream", [&platform, turns](Call& call, const ExportQuery& in, net::Request&) {
+        return send_rows(platform, call, in, *turns);
       });
 }
 
@@ -621,6 +641,17 @@ void add_dataset_routes(Routes& routes, Platform& platform) {
   routes.add<Nothing, RemovedDatasetOut>(
       writes_dataset(Method::del, "/v1/datasets/{name}/versions", "dataset.delete", "Remove all versions for good."),
       [remove](Call& call, const Nothing&) { return remove(call, std::nullopt); });
+  routes.add<Nothing, RemovedDatasetOut>(
+      writes_dataset(
+          Method::del, "/v1/datasets/{name}", "dataset.delete",
+          "Remove a dataset for good: what declares it, and all versions. Refused, with nothing removed, while "
+          "another resource needs it."),
+      [&datasets](Call& call, const Nothing&) {
+        const auto where = project_of(call);
+        const auto& name = call.parameter("name");
+        return RemovedDatasetOut{static_cast<std::int64_t>(
+            datasets.remove_whole(where, name, authorise(call), call.act(scope_of(where, name).str())))};
+      });
 }
 
 }  // namespace falaj::api

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <poll.h>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "api/testing.h"
+#include "foundation/base/metrics.h"
+#include "foundation/net/server.h"
+#include "foundation/net/testing.h"
+#include "foundation/sys/clock.h"
 
 namespace falaj::api {
 namespace {
@@ -195,6 +201,101 @@ TEST_F(DatasetRoutes, VersionsGo) {
   EXPECT_EQ(api.del("/v1/datasets/delays/versions/newest?" + kProject).status, 200);
   EXPECT_EQ(api.get("/v1/datasets/delays?" + kProject).json().at("versions"), 0);
   EXPECT_GE(api.audited("dataset.delete"), 2U);
+}
+
+TEST_F(DatasetRoutes, ADatasetThatIsNeededKeepsItsVersionsAndItsDeclaration) {
+  const auto target = "/v1/datasets/delays?" + kProject;
+  EXPECT_EQ(as_ada(target, Method::del).status, 403);
+  api.apply(
+      "{apiVersion: falaj/v1, kind: Expectation, metadata: {tenant: acme, project: flights, name: sane}, spec: "
+      "{dataset: delays, rules: [{check: unique, columns: [id]}]}}");
+  const auto refused = api.del(target);
+  EXPECT_EQ(refused.status, 409) << refused.body;
+  EXPECT_THAT(refused.body, HasSubstr("is still needed by Expectation acme/flights/sane"));
+  EXPECT_EQ(api.get(target).json().at("versions"), 1);
+  EXPECT_EQ(api.get("/v1/datasets/delays/versions/1/rows?" + kProject).json().at("rows").as_array().size(), 2U);
+
+  EXPECT_EQ(api.del("/v1/resources/expectations/sane?" + kProject).status, 200);
+  const auto removed = api.del(target);
+  EXPECT_EQ(removed.status, 200) << removed.body;
+  EXPECT_GT(removed.json().at("bytes").as_int64(), 0);
+  EXPECT_EQ(api.get(target).status, 404);
+  EXPECT_EQ(api.get("/v1/resources/datasets/delays?" + kProject).status, 404);
+  EXPECT_EQ(api.del(target).status, 404);
+  declare("delays");
+  EXPECT_EQ(ingest("delays", "id,name\n1,a\n").json().at("number"), 2);  // numbers are not given again
+}
+
+// A server on a real socket: who goes away takes nothing with him.
+struct DatasetServer : DatasetRoutes {
+  std::string request(const std::string& method, const std::string& target, const std::string& body = "") const {
+    return fmt::format(
+        "{} {} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n"
+        "Content-Length: {}\r\n\r\n{}",
+        method, target, api.admin, body.size(), body);
+  }
+  std::string select(const std::string& sql) const {
+    return request("POST", "/v1/datasets/sql?" + kProject,
+                   json::serialize(json::object{{"sql", sql}, {"time", 3'600'000'000}}));
+  }
+  // Asks until the answer has that status.
+  bool comes_to(int status) {
+    net::RawConnection asking(server.port());
+    for (const auto until = real.now() + std::chrono::minutes(1); real.now() < until;) {
+      if (asking.ask(select("SELECT 1")).status == status) return true;
+      api.clock.advance(std::chrono::milliseconds(1));  // or it would be told that it asks too often
+    }
+    return false;
+  }
+  ~DatasetServer() override { api.clock.advance(std::chrono::hours(2)); }  // ends what was not stopped
+
+  sys::RealClock real;
+  sys::Ids ids{real, api.random};
+  Metrics metrics;
+  net::Server server{"127.0.0.1", 0, std::nullopt, {}, *api.service, real, ids, metrics};
+};
+
+TEST_F(DatasetServer, StopsReadingForWhoHasGone) {
+  const auto endless = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range + b.range = -1";
+  std::vector<net::RawConnection> clients;
+  std::vector<pollfd> answers;
+  for (int i = 0; i < 5; ++i) {
+    clients.emplace_back(server.port());
+    answers.push_back({clients.back().descriptor(), POLLIN, 0});
+    ASSERT_TRUE(clients.back().send(select(endless)));
+  }
+  // One of them finds every room taken.
+  ASSERT_EQ(::poll(answers.data(), answers.size(), 60'000), 1);
+  for (std::size_t i = 0; i < answers.size(); ++i)
+    if (answers[i].revents != 0) {
+      EXPECT_EQ(clients[i].read_answer().status, 429);
+    }
+  clients.clear();
+  EXPECT_TRUE(comes_to(200));
+}
+
+// Who takes it slowly holds a room as long.
+TEST_F(DatasetServer, BreaksAnExportOffWhenItsTimeIsOver) {
+  declare("many");
+  std::string csv = "id,name\n";
+  for (int i = 0; i < 300'000; ++i) csv += fmt::format("{},{:0100}\n", i, i);
+  ingest("many", csv);
+  net::RawConnection client(server.port());
+  client.receive_buffer(4096);
+  ASSERT_TRUE(client.send(request("GET", "/v1/datasets/many/versions/1/export?format=csv&time=30m&" + kProject)));
+  auto got = client.read_some(1);
+  ASSERT_EQ(got, "H");
+  api.clock.advance(std::chrono::hours(1));
+  got += client.read_until_closed();
+  EXPECT_THAT(got, HasSubstr("HTTP/1.1 200"));
+  EXPECT_FALSE(got.ends_with("\r\n0\r\n\r\n"));
+  EXPECT_LT(got.size(), csv.size());
+}
+
+TEST_F(DatasetRoutes, AnExportHasALimitOfTimeAsAQueryHas) {
+  EXPECT_EQ(api.get("/v1/datasets/delays/versions/1/export?format=csv&time=2h&" + kProject).status, 400);
+  EXPECT_EQ(api.get("/v1/datasets/delays/versions/1/export?format=csv&time=1h&" + kProject).body,
+            "id,name\n1,a\n2,b\n");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "api/call.h"
 #include "api/feature_text.h"
 #include "api/features.h"
+#include "api/turn.h"
 #include "lifecycle/features/online.h"
 #include "lifecycle/lookup/values.h"
 
@@ -222,21 +223,55 @@ void push(Platform& platform, Call& call, const vault::Where& where, const std::
   platform.online.pushes().push(where, dataset, rows, {}, call.act(scope.str()));
 }
 
-std::string materialise(Platform& platform, Call& call, const vault::Where& where, const json::object& in, bool full) {
+// Those that are named, each once; else all that are declared and have rows, as there. They are there, and the caller
+// may.
+std::vector<std::string> views_to_fill(Platform& platform, const Call& call, const vault::Where& where,
+                                       const json::object& in) {
   auto views = list_of(in, "feature_views");
-  if (views.empty())
-    for (const auto& row : platform.online.views().list(where)) views.push_back(row.view);
-  for (const auto& view : views) {
+  if (views.empty()) {
+    resource::ListOptions options{where.tenant.str(), where.project.str(), "", "", 1000};
+    do {
+      const auto page = platform.resources.list("FeatureView", options, [](auto&&...) { return std::nullopt; });
+      for (const auto& stored : page.items) {
+        const auto spec = decode<features::FeatureViewSpec>(stored.resource.spec, "reading a feature view's spec");
+        if (!spec.entity.empty() && platform.datasets.dataset(where, spec.dataset).newest)
+          views.push_back(stored.resource.metadata.name);
+      }
+      options.cursor = page.next;
+    } while (!options.cursor.empty());
+  }
+  std::sort(views.begin(), views.end());
+  views.erase(std::unique(views.begin(), views.end()), views.end());
+  for (const auto& view : views)
+    call.require("feature.write", resource::Key{"FeatureView", where.tenant.str(), where.project.str(), view}.scope());
+  for (const auto& view : views) platform.online.definitions().view(where, view);  // throws not_found
+  return views;
+}
+
+// Everything anew, unless all that is asked for came after what is online: then what is new is enough.
+bool begins_anew(Platform& platform, const vault::Where& where, const std::string& view,
+                 std::optional<std::int64_t> start_us) {
+  if (!start_us) return true;
+  const auto row = platform.online.views().find(platform.online.definitions().view(where, view)->meaning);
+  return !row || !row->done || *start_us < row->done->end_us;
+}
+
+std::string materialise(Platform& platform, Call& call, const vault::Where& where, const json::object& in,
+                        Turns& passes, bool full) {
+  const auto start = full ? time_of(in, "start_ts") : std::nullopt, end = time_of(in, "end_ts");
+  if (start && end && *start > *end) throw Error(Code::invalid, "start_ts: lies after end_ts");
+  for (const auto& view : views_to_fill(platform, call, where, in)) {
+    const Turn turn(passes);
     const auto scope = resource::Key{"FeatureView", where.tenant.str(), where.project.str(), view}.scope();
-    call.require("feature.write", scope);
-    platform.online.materialiser().run(where, view, {time_of(in, "end_ts"), full}, call.act(scope.str()));
+    platform.online.materialiser().run(where, view, {end, full && begins_anew(platform, where, view, start)},
+                                       call.act(scope.str()));
   }
   return kDone;
 }
 
 }  // namespace
 
-void add_feast_routes(Routes& routes, Platform& platform) {
+void add_feast_routes(Routes& routes, Platform& platform, const std::shared_ptr<Turns>& passes) {
   add(
       routes, "/feast/{tenant}/{project}/get-online-features", Audit::read(),
       "Features now, as Feast's server says it.",
@@ -265,13 +300,14 @@ void add_feast_routes(Routes& routes, Platform& platform) {
         return kDone;
       });
   add(routes, "/feast/{tenant}/{project}/materialize", Audit::verb("features.materialize"),
-      "Bring views online from the beginning.",
-      [&platform](Call& call, const vault::Where& where, const json::object& in) {
-        return materialise(platform, call, where, in, true);
+      "Bring views online: from the beginning, when start_ts lies before what is online.",
+      [&platform, passes](Call& call, const vault::Where& where, const json::object& in) {
+        return materialise(platform, call, where, in, *passes, true);
       });
   add(routes, "/feast/{tenant}/{project}/materialize-incremental", Audit::verb("features.materialize"),
-      "Bring what is new of views online.", [&platform](Call& call, const vault::Where& where, const json::object& in) {
-        return materialise(platform, call, where, in, false);
+      "Bring what is new of views online.",
+      [&platform, passes](Call& call, const vault::Where& where, const json::object& in) {
+        return materialise(platform, call, where, in, *passes, false);
       });
   routes.add_foreign({Method::get, "/feast/{tenant}/{project}/health", Permission::signed_in(), BodyLimit::none(),
                       Audit::read(), Place::worker, "Whether features are served."},

@@ -4,10 +4,9 @@
 #include <fmt/format.h>
 
 #include "api/call.h"
+#include "api/features.h"
 #include "api/project.h"
 #include "api/turn.h"
-#include "lifecycle/features/features.h"
-#include "lifecycle/features/online.h"
 
 namespace falaj::api {
 namespace {
@@ -63,6 +62,13 @@ struct falaj::Shape<falaj::api::TrainSetOut> {
 
 namespace falaj::api {
 
+data::Version make_train_set(Platform& platform, Call& call, const vault::Where& where,
+                             const features::TrainSet& wanted) {
+  call.require("dataset.write", where.scope());
+  features::Features features(platform.database, platform.resources, platform.datasets, platform.online.definitions());
+  return features.train_set(where, wanted, authorise(call), call.act(where.scope().str()));
+}
+
 void add_feature_routes(Routes& routes, Platform& platform) {
   const auto turns = std::make_shared<Turns>(kTrainSetsMax, "training sets");
   routes.add<TrainSetIn, TrainSetOut>(
@@ -71,15 +77,8 @@ void add_feature_routes(Routes& routes, Platform& platform) {
        "Every row of a spine with the features of a service as they were known at the row's time."},
       [&platform, turns](Call& call, const TrainSetIn& in) {
         const Turn turn(*turns);
-        const auto where = project_of(call);
-        call.require("dataset.read", where.scope());
-        const auto authorise = [&](std::string_view action, const iam::Scope& resource) -> std::optional<std::string> {
-          if (call.allows(action, resource)) return std::nullopt;
-          return fmt::format("{} on {} is not allowed", action, resource.str());
-        };
-        features::Features features(platform.resources, platform.datasets, platform.online.definitions());
-        const features::TrainSet wanted{in.service, data::parse_version_name(in.spine), in.time, in.into, in.key};
-        const auto made = features.train_set(where, wanted, authorise, call.act(where.scope().str()));
+        const auto made = make_train_set(platform, call, project_of(call),
+                                         {in.service, data::parse_version_name(in.spine), in.time, in.into, in.key});
         TrainSetOut out{made.dataset, made.source, made.number, made.rows, made.bytes, {}};
         for (const auto& column : made.schema) out.columns.push_back(column.name);
         return out;

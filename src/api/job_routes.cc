@@ -6,13 +6,12 @@
 #include <fmt/format.h>
 
 #include "api/call.h"
+#include "api/features.h"
 #include "api/page.h"
 #include "api/project.h"
 #include "api/trainings.h"
 #include "api/turn.h"
 #include "governance/resource/document.h"
-#include "lifecycle/features/features.h"
-#include "lifecycle/features/online.h"
 #include "lifecycle/jobs/jobs.h"
 
 namespace falaj::api {
@@ -338,16 +337,8 @@ std::optional<jobs::NewJob> read_job(Platform& platform, const resource::Documen
 // The rows of a spine with the features of a service, as a dataset, which the input then is.
 void make_rows(Platform& platform, Call& call, const vault::Where& where, const std::string& job,
                jobs::InputSpec& input) {
-  call.require("dataset.write", where.scope());
-  call.require("dataset.read", where.scope());
-  const auto authorise = [&](std::string_view action, const iam::Scope& resource) -> std::optional<std::string> {
-    if (call.allows(action, resource)) return std::nullopt;
-    return fmt::format("{} on {} is not allowed", action, resource.str());
-  };
-  features::Features features(platform.resources, platform.datasets, platform.online.definitions());
-  const auto made =
-      features.train_set(where, {input.service, data::parse_version_name(input.spine), "", job + "-" + input.name},
-                         authorise, call.act(where.scope().str()));
+  const auto made = make_train_set(platform, call, where,
+                                   {input.service, data::parse_version_name(input.spine), "", job + "-" + input.name});
   input.dataset = fmt::format("{}@{}", made.dataset, made.number);
   input.service.clear();
   input.spine.clear();

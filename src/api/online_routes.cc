@@ -521,6 +521,7 @@ void add_online_routes(Routes& routes, Platform& platform) {
             where, [&](const features::OnlineView& view) { return platform.online.is_used(view); },
             call.act(where.scope().str())))};
       });
+  add_feast_routes(routes, platform, turns);
 }
 
 }  // namespace falaj::api

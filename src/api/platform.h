@@ -111,8 +111,7 @@ void add_lineage_routes(Routes& routes, Platform& platform);     // lineage, web
 void add_mlflow_routes(Routes& routes, Platform& platform);      // MLflow's tracking protocol
 void add_dataset_routes(Routes& routes, Platform& platform);     // datasets, uploads, SQL
 void add_feature_routes(Routes& routes, Platform& platform);     // training sets
-void add_online_routes(Routes& routes, Platform& platform);      // features now
-void add_feast_routes(Routes& routes, Platform& platform);       // the same as Feast's server says it
+void add_online_routes(Routes& routes, Platform& platform);      // features now; the same as Feast's server says it
 void add_job_routes(Routes& routes, Platform& platform);         // submit, list, logs, cancel
 void add_queue_routes(Routes& routes, Platform& platform);       // queues, nodes, usage
 void add_serving_routes(Routes& routes, Platform& platform);     // endpoints, and what serves them

@@ -137,13 +137,6 @@ namespace {
 
 constexpr BodyLimit kFilesBody{16 << 20};
 
-resource::Authorise authorise(const Call& call) {
-  return [&call](std::string_view action, const iam::Scope& scope) -> std::optional<std::string> {
-    if (call.allows(action, scope)) return std::nullopt;
-    return fmt::format("no role grants {} on {} to {}", action, scope.str(), call.actor());
-  };
-}
-
 Changes rows_of(const std::vector<resource::Change>& changes) {
   Changes out;
   for (const auto& c : changes)

@@ -209,7 +209,6 @@ void add_all_routes(Routes& routes, Platform& platform) {
   add_dataset_routes(routes, platform);
   add_feature_routes(routes, platform);
   add_online_routes(routes, platform);
-  add_feast_routes(routes, platform);
   add_job_routes(routes, platform);
   add_queue_routes(routes, platform);
   add_serving_routes(routes, platform);

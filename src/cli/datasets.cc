@@ -19,7 +19,7 @@ namespace {
 using As = Column::As;
 
 struct DatasetOptions {
-  std::string name, run, sql, out, format, time = "60s";
+  std::string name, run, sql, out, format, time = "60s", export_time = "1h";
   std::int64_t limit = 10, from = 0, to = 0;
 };
 
@@ -171,6 +171,7 @@ void export_rows(Session& session, const DatasetOptions& options) {
   query.emplace_back("format", !options.format.empty() ? options.format
                                : to_stdout             ? "csv"
                                                        : format_of_name(options.out));
+  query.emplace_back("time", options.export_time);
   std::optional<ResultFile> file;
   if (!to_stdout) file.emplace(options.out);
   std::optional<Progress> progress;
@@ -198,23 +199,11 @@ void export_rows(Session& session, const DatasetOptions& options) {
                              {{"exported to", "file"}, {"bytes", "bytes", As::bytes}});
 }
 
-// Before anything is removed: what needs the dataset would keep its declaration when its rows are gone.
-void refuse_if_needed(Session& session, const std::string& name) {
-  for (const auto& expectation : get_items(session, "/v1/resources/expectations", query_of(session), 100'000))
-    if (at_path(expectation, "spec.dataset") == json::value(name))
-      throw Error(Code::conflict,
-                  fmt::format("expectation '{0}' is about '{1}': 'falaj delete expectations {0}' first",
-                              std::string_view(at_path(expectation, "metadata.name").as_string()), name));
-}
-
-// One version; or all of them, and then what declares the dataset.
+// One version; or all of them with what declares the dataset.
 void remove(Session& session, const DatasetOptions& options) {
   const bool one = options.name.find('@') != std::string::npos;
-  if (!one) refuse_if_needed(session, options.name);
   const auto removed =
-      session.api().del(one ? version_path(options.name) : dataset_path(options.name, "/versions"), query_of(session));
-  if (!one)
-    session.api().del(fmt::format("/v1/resources/datasets/{}", client::path_element(options.name)), query_of(session));
+      session.api().del(one ? version_path(options.name) : dataset_path(options.name), query_of(session));
   const auto output = session.output();
   if (!output.for_people()) return output.value(removed);
   output.line(fmt::format("removed {}; {} are given back by the next 'falaj blob gc'", options.name,
@@ -295,6 +284,7 @@ void add_reading(CLI::App& dataset, Session& session, const std::shared_ptr<Data
   out->add_option("-O,--out", options->out, "Where to; its ending says the format (default: CSV to standard output)");
   out->add_option("--format", options->format, "csv, jsonl or parquet")
       ->check(CLI::IsMember({"csv", "jsonl", "parquet"}));
+  out->add_option("--time", options->export_time, "Break it off after this long; 1h at most")->capture_default_str();
   out->callback([&session, options] { export_rows(session, *options); });
 }
 

@@ -18,6 +18,15 @@ std::pair<std::string, std::string> version_of(const std::string& text);
 
 void print_version(Session& session, const json::value& version);
 
+std::string format_by_name(std::string file);  // csv, jsonl or parquet; "" when its ending does not say
+
+// A version with the rows of a file and no others. The dataset is declared when it is not there.
+struct RowsFile {
+  std::string dataset, path;
+  std::string time;  // where the dataset is new: the column that says when a row happened; "" = the only one that can
+};
+json::value replace_rows(Session& session, const RowsFile& file);
+
 void add_ingest_commands(CLI::App& dataset, Session& session);  // create, ingest
 
 }  // namespace falaj::cli

@@ -9,8 +9,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include "cli/datasets.h"
@@ -21,6 +23,15 @@
 #include "foundation/base/yaml.h"
 
 namespace falaj::cli {
+
+std::string format_by_name(std::string name) {
+  if (name.ends_with(".gz")) name.resize(name.size() - 3);
+  if (name.ends_with(".csv")) return "csv";
+  if (name.ends_with(".jsonl") || name.ends_with(".ndjson")) return "jsonl";
+  if (name.ends_with(".parquet")) return "parquet";
+  return "";
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -28,8 +39,9 @@ namespace fs = std::filesystem;
 constexpr std::size_t kPartBytes = 64 << 20;
 
 struct IngestOptions {
-  std::string name, from, format, mode = "append", resume, time, partition, zone, image_size;
+  std::string name, from, format, mode = "append", resume, start_at, time, partition, zone, image_size;
   std::vector<std::string> files, key;
+  bool time_of_columns = false;  // when no time is said: the only column that can be one
 };
 
 struct Input {
@@ -39,14 +51,6 @@ struct Input {
   json::array columns{};
   std::string name() const { return path == "-" ? "standard input" : fs::path(path).filename().string(); }
 };
-
-std::string format_by_name(std::string name) {
-  if (name.ends_with(".gz")) name.resize(name.size() - 3);
-  if (name.ends_with(".csv")) return "csv";
-  if (name.ends_with(".jsonl") || name.ends_with(".ndjson")) return "jsonl";
-  if (name.ends_with(".parquet")) return "parquet";
-  return "";
-}
 
 // By the name, else by how the bytes begin.
 std::string format_of(const Input& input, std::string_view head) {
@@ -202,23 +206,84 @@ class Upload {
   throw Error(error.code(), fmt::format("{}; to go on: {} --resume {}", error.what(), command, upload.id()));
 }
 
+// A word as a shell reads it.
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./@:=+,%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string out = "'";
+  for (const char c : word)
+    if (c == '\'')
+      out += "'\\''";
+    else
+      out += c;
+  return out + "'";
+}
+
+// A command line that says the same as options that were given; those that were not are left out.
+class CommandLine {
+ public:
+  explicit CommandLine(std::string begin) : text_(std::move(begin)) {}
+  CommandLine& word(const std::string& word) {
+    text_ += " " + quoted(word);
+    return *this;
+  }
+  CommandLine& option(std::string_view name, const std::string& value) {
+    if (!value.empty()) text_ += fmt::format(" {} {}", name, quoted(value));
+    return *this;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+CommandLine line_of(Session& session, std::string_view command, const IngestOptions& options) {
+  CommandLine line("falaj");
+  line.option("--context", session.context).option("--tenant", session.tenant).option("--project", session.project);
+  return line.word("dataset").word(std::string(command)).word(options.name);
+}
+
 void ingest(Session& session, const IngestOptions& options) {
-  const auto inputs = inputs_of(options.files, options.image_size);
-  if (!options.resume.empty() && inputs.size() != 1) throw Error(Code::invalid, "--resume: for one file at a time");
+  auto inputs = inputs_of(options.files, options.image_size);
+  if (!options.start_at.empty()) {
+    const auto first =
+        std::find_if(inputs.begin(), inputs.end(), [&](const auto& input) { return input.path == options.start_at; });
+    if (first == inputs.end())
+      throw Error(Code::not_found, fmt::format("--start-at: {} is none of the files", options.start_at));
+    inputs.erase(inputs.begin(), first);
+  } else if (!options.resume.empty() && inputs.size() != 1) {
+    throw Error(Code::invalid, "--resume: of which file? --start-at says it");
+  }
   json::array versions;
   auto mode = options.mode;
+  auto resume = options.resume;
   for (const auto& input : inputs) {
     Upload upload(session, options.name, input, options.format);
     try {
-      upload.send(options.resume);
+      upload.send(std::exchange(resume, ""));
       versions.push_back(upload.finish(mode));
     } catch (const Error& e) {
-      fail(e, upload, fmt::format("falaj dataset ingest {} {} --mode {}", options.name, input.path, mode));
+      auto again = line_of(session, "ingest", options);
+      for (const auto& file : options.files) again.word(file);
+      again.option("--mode", mode).option("--format", options.format).option("--image-size", options.image_size);
+      if (inputs.size() > 1 || !options.start_at.empty()) again.option("--start-at", input.path);
+      fail(e, upload, again.text());
     }
     mode = "append";  // the first file takes the place of what was there; the others belong with it
     if (session.output().for_people()) print_version(session, versions.back());
   }
   if (!session.output().for_people()) session.output().value(versions.size() == 1 ? versions[0] : versions);
+}
+
+std::string only_time(const json::value& columns) {
+  std::string out;
+  for (const auto& column : columns.as_array()) {
+    const std::string_view type = column.at("type").as_string();
+    if (type != "timestamp" && type != "date") continue;
+    if (!out.empty()) return "";
+    out = column.at("name").as_string();
+  }
+  return out;
 }
 
 json::object resource_of(Session& session, const IngestOptions& options, json::value columns) {
@@ -235,38 +300,68 @@ json::object resource_of(Session& session, const IngestOptions& options, json::v
           {"spec", spec}};
 }
 
-void refuse_if_there(Session& session, const std::string& name) {
-  try {
-    session.api().get(dataset_path(name), {{"scope", session.project_scope()}});
-  } catch (const Error& e) {
-    if (e.code() == Code::not_found) return;
-    throw;
-  }
-  throw Error(Code::exists, fmt::format("dataset '{0}' is there already: 'falaj dataset ingest {0}' adds rows", name));
-}
-
-void create(Session& session, const IngestOptions& options) {
-  refuse_if_there(session, options.name);
+// What declares the dataset, and its first version.
+json::value create_from(Session& session, const IngestOptions& options) {
   const auto inputs = inputs_of({options.from}, options.image_size);
   if (inputs.size() != 1) throw Error(Code::invalid, "--from: one file; 'falaj dataset ingest' takes the others after");
   Upload upload(session, options.name, inputs[0], options.format);
+  auto create = line_of(session, "create", options);
+  create.option("--from", options.from).option("--key", fmt::format("{}", fmt::join(options.key, ",")));
+  create.option("--time", options.time).option("--partition", options.partition).option("--zone", options.zone);
+  create.option("--format", options.format).option("--image-size", options.image_size);
   try {
     upload.send(options.resume);
-    const auto resource = resource_of(session, options, upload.columns());
+    const auto columns = upload.columns();
+    auto wanted = options;
+    if (options.time_of_columns && options.time.empty()) wanted.time = only_time(columns);
+    const auto resource = resource_of(session, wanted, columns);
     session.api().post("/v1/apply",
                        {{"sources", {{{"file", options.from}, {"text", to_yaml(resource)}}}}, {"dry_run", false}});
   } catch (const Error& e) {
-    fail(e, upload, fmt::format("falaj dataset create {} --from {}", options.name, options.from));
+    fail(e, upload, create.text());
   }
+  auto ingest = line_of(session, "ingest", options);  // the dataset is there by now: it is filled as any other
+  ingest.word(options.from).option("--format", options.format).option("--image-size", options.image_size);
   try {
-    const auto version = upload.finish("append");
-    session.output().for_people() ? print_version(session, version) : session.output().value(version);
-  } catch (const Error& e) {  // the dataset is there by now: it is filled as any other
-    fail(e, upload, fmt::format("falaj dataset ingest {} {}", options.name, options.from));
+    return upload.finish("append");
+  } catch (const Error& e) {
+    fail(e, upload, ingest.text());
   }
 }
 
+bool is_there(Session& session, const std::string& name) {
+  try {
+    session.api().get(dataset_path(name), {{"scope", session.project_scope()}});
+    return true;
+  } catch (const Error& e) {
+    if (e.code() == Code::not_found) return false;
+    throw;
+  }
+}
+
+void create(Session& session, const IngestOptions& options) {
+  if (is_there(session, options.name))
+    throw Error(Code::exists,
+                fmt::format("dataset '{0}' is there already: 'falaj dataset ingest {0}' adds rows", options.name));
+  const auto version = create_from(session, options);
+  session.output().for_people() ? print_version(session, version) : session.output().value(version);
+}
+
 }  // namespace
+
+json::value replace_rows(Session& session, const RowsFile& file) {
+  IngestOptions options;
+  options.name = file.dataset;
+  options.from = file.path;
+  options.time = file.time;
+  options.time_of_columns = true;
+  if (!is_there(session, file.dataset)) return create_from(session, options);
+  const auto inputs = inputs_of({file.path}, "");
+  if (inputs.size() != 1) throw Error(Code::invalid, fmt::format("{}: one file is expected", file.path));
+  Upload upload(session, file.dataset, inputs[0], "");
+  upload.send("");
+  return upload.finish("overwrite");
+}
 
 void add_ingest_commands(CLI::App& dataset, Session& session) {
   const auto options = std::make_shared<IngestOptions>();
@@ -298,6 +393,7 @@ void add_ingest_commands(CLI::App& dataset, Session& session) {
   in->add_option("dataset", options->name, "NAME")->required();
   in->add_option("files", options->files, "Files, directories (their files in order of name), or - for standard input")
       ->required();
+  in->add_option("--start-at", options->start_at, "Leave out the files before this one: they came in already");
   in->add_option("--mode", options->mode, "append to the newest version, or overwrite: begin anew")
       ->capture_default_str()
       ->check(CLI::IsMember({"append", "overwrite"}));

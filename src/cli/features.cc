@@ -9,9 +9,11 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/datasets.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "foundation/base/error.h"
+#include "foundation/base/text.h"
 #include "foundation/sys/random.h"
 
 namespace falaj::cli {
@@ -20,15 +22,28 @@ namespace {
 using As = Column::As;
 
 struct Options {
-  std::string service, spine, time, into;
+  std::string service, spine, spine_name, time, into;
   std::vector<std::string> features, entities, views;
   std::string as_of, end, source, dataset, file, id;
   std::int64_t batch = 1000;
   bool full = false;
 };
 
+// A dataset, by its name or NAME@VERSION; or a file, which becomes a version of a dataset: what a training set was made
+// of is known as long as the set is, and can be erased.
+std::string spine_of(Session& session, const Options& options) {
+  // What may be a dataset's name is one, unless its ending says otherwise.
+  const bool is_file = !options.spine_name.empty() || !format_by_name(options.spine).empty() ||
+                       !is_name(options.spine.substr(0, options.spine.rfind('@')));
+  if (!is_file) return options.spine;
+  const auto dataset = options.spine_name.empty() ? options.into + "-spine" : options.spine_name;
+  const auto version = replace_rows(session, {dataset, options.spine, options.time});
+  return fmt::format("{}@{}", dataset, version.at("number").as_int64());
+}
+
 void train_set(Session& session, const Options& options) {
   auto& api = session.api();
+  const auto spine = spine_of(session, options);
   const client::Query scope{{"scope", session.project_scope()}};
   const auto key = fmt::format("train-set {:016x}", sys::RealRandom().next());
   const auto uploads = fmt::format("/v1/datasets/{}/uploads", client::path_element(options.into));
@@ -38,7 +53,7 @@ void train_set(Session& session, const Options& options) {
       [&] {
         return api.post("/v1/features/train-set",
                         json::object{{"service", options.service},
-                                     {"spine", options.spine},
+                                     {"spine", spine},
                                      {"time", options.time},
                                      {"into", options.into},
                                      {"key", key}},
@@ -201,8 +216,15 @@ void add_feature_commands(CLI::App& app, Session& session) {
   auto* made = features->add_subcommand(
       "train-set", "Describe every row of a dataset by features as they were known at the row's own time");
   made->add_option("--service", options->service, "The FeatureService whose features are wanted")->required();
-  made->add_option("--spine", options->spine, "The rows to describe: DATASET, or DATASET@VERSION")->required();
-  made->add_option("--time", options->time, "Its column that says as of when; the dataset's own time when absent");
+  made->add_option(
+          "--spine", options->spine,
+          "The rows to describe: DATASET, DATASET@VERSION, or a FILE (CSV, JSON lines, Parquet; ./NAME when it "
+          "is called as a dataset may be), which becomes a version of a dataset")
+      ->required();
+  made->add_option("--spine-name", options->spine_name,
+                   "The dataset that a spine FILE becomes a version of; declared when missing (default: INTO-spine)");
+  made->add_option("--time", options->time,
+                   "Its column that says as of when; the dataset's own time when absent, or the only time in a FILE");
   made->add_option("--into", options->into, "The dataset whose next version it becomes; declared when missing")
       ->required();
   made->callback([&session, options] { train_set(session, *options); });

@@ -149,6 +149,7 @@ std::vector<Example> examples() {
       {post, "/v1/runs/import", "", "/v1/runs/import" + kScope, "none", 400},
       {get, "/v1/datasets", "", "/v1/datasets" + kScope, ""},
       {get, "/v1/datasets/{name}", "", "/v1/datasets/none" + kScope, "", 404},
+      {del, "/v1/datasets/{name}", "", "/v1/datasets/none" + kScope, "", 404},
       {get, "/v1/datasets/{name}/versions", "", "/v1/datasets/none/versions" + kScope, "", 404},
       {del, "/v1/datasets/{name}/versions", "", "/v1/datasets/none/versions" + kScope, "", 404},
       {get, "/v1/datasets/{name}/versions/{version}", "", "/v1/datasets/none/versions/1" + kScope, "", 404},

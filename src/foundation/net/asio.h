@@ -100,6 +100,7 @@ class Stream {
     error_code ignored;
     socket_.close(ignored);
   }
+  int descriptor() { return socket_.native_handle(); }
   Executor executor() { return socket_.get_executor(); }
 
  private:

@@ -101,6 +101,9 @@ struct Request {
   Head head;
   BodyReader& body;
   bool must_not_wait = false;  // who would have to wait throws MustWait: Place::here_first
+  // Whether nobody waits for the answer any more. For long work that then is in vain; thread-safe, and may be asked
+  // until the whole answer was sent. Unset: it is not known.
+  std::function<bool()> is_abandoned{};
 };
 // Nothing has happened yet: the request begins again on a worker. Never thrown where waiting is allowed.
 struct MustWait {};

@@ -66,6 +66,30 @@ class Latch {
   int waiting_ GUARDED_BY(mu_) = 0;
 };
 
+TEST(Server, AHandlerLearnsThatItsClientHasGone) {
+  Latch begun, seen;
+  TestServer test;
+  std::atomic<bool> gone_at_first = true;
+  test.service.on_admit = [&](const Head&) {
+    return run(Place::worker, kBodyMax, [&](Request& request) {
+      gone_at_first = request.is_abandoned();
+      begun.pass();
+      while (!request.is_abandoned()) std::this_thread::yield();
+      seen.pass();
+      return text_response(200, "");
+    });
+  };
+  {
+    auto c = test.connect();
+    c.send(get("/long") + get("/unread"));  // what it had still to say does not hide that it left
+    begun.wait_for(1);
+    EXPECT_FALSE(gone_at_first);
+    begun.open();
+  }
+  seen.wait_for(1);
+  seen.open();
+}
+
 TEST(Server, AnswersOnBothPlacesAndKeepsTheConnection) {
   Echo test;
   auto c = test.connect();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "foundation/net/session.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -82,6 +84,7 @@ Session::Session(Socket socket, std::shared_ptr<asio::ssl::context> tls, std::st
       home_(home),
       slot_(home.sessions.size()),
       stream_(std::move(socket), std::move(tls)),
+      descriptor_(stream_.descriptor()),
       signal_(stream_.executor()),
       scanner_(shared.limits.head_bytes_max) {
   home_.sessions.push_back(this);
@@ -113,6 +116,13 @@ void Session::kill() {
   killed_ = true;
   stream_.close();
   if (pipe_) pipe_->fail(Code::cancelled, "the server is stopping");
+}
+
+// What has come and was not read yet, such as TLS's goodbye, does not hide that nothing more will. A client that only
+// ended its own side counts as gone too, as it does for other servers.
+bool Session::is_abandoned() const {
+  pollfd socket{descriptor_, POLLRDHUP, 0};
+  return killed_ || ::poll(&socket, 1, 0) > 0;
 }
 
 // Arguments of awaited calls are names or views throughout: g++ 12 destroys some temporaries there twice.
@@ -280,7 +290,7 @@ Task<Session::Next> Session::answer(Admission& admission) {
 // Runs the handler, which makes response_, on whichever thread calls it. Moves the head there and back. False when it
 // would have to wait and must not.
 bool Session::call(const Admission& admission, BodyReader& body, bool must_not_wait) noexcept {
-  Request request{std::move(head_), body, must_not_wait};
+  Request request{std::move(head_), body, must_not_wait, [this] { return is_abandoned(); }};
   bool answered = true;
   try {
     response_ = admission.handle(request);

@@ -141,17 +141,19 @@ class Session {
   std::optional<Response> check_names();
   void release_memory();
   void fail_pipe();
+  bool is_abandoned() const;  // by any thread
   void wake();
 
   Shared& shared_;
   IoThread& home_;
   std::size_t slot_;  // in home_.sessions
   Stream stream_;
+  const int descriptor_;
   Signal signal_;
   std::int64_t deadline_us_ = 0;  // of the operation under way; 0 = none
   bool expired_ = false;
   bool idle_ = false;
-  bool killed_ = false;
+  std::atomic<bool> killed_ = false;
   bool cancel_read_on_wake_ = false;
   bool replied_ = false;  // to a request that is answered later
 

@@ -110,14 +110,17 @@ std::vector<Change> Resources::apply(sql::Act act, std::span<const Document> doc
       act, [&](sql::Writer& writer) { return carry_out(writer, act, plan_apply(writer, declared, authorise), now); });
 }
 
-std::vector<Change> Resources::remove(sql::Act act, std::span<const Key> keys, const Authorise& authorise) {
+std::vector<Change> Resources::remove(sql::Act act, std::span<const Key> keys, const Authorise& authorise,
+                                      const std::function<void(sql::Writer&)>& also) {
   if (keys.empty()) return {};
   const auto expected =
       database_.read([&](sql::Reader& reader) { return plan_remove(reader, registry_, keys, authorise); });
   act = completed(std::move(act), "resource.delete", expected);
   const auto now = clock_.wall().count();
   return database_.write(act, [&](sql::Writer& writer) {
-    return carry_out(writer, act, plan_remove(writer, registry_, keys, authorise), now);
+    const auto steps = plan_remove(writer, registry_, keys, authorise);
+    if (also) also(writer);
+    return carry_out(writer, act, steps, now);
   });
 }
 

@@ -61,8 +61,10 @@ class Resources {
   // differs nothing is written. `act` needs actor and request_id; verb and resource are filled in when empty:
   // what happened to which resource, or "resource.apply" and the narrowest scope of several.
   std::vector<Change> apply(sql::Act act, std::span<const Document> documents, const Authorise& authorise);
-  // Refused with conflict when something that stays needs one of them, naming it.
-  std::vector<Change> remove(sql::Act act, std::span<const Key> keys, const Authorise& authorise);
+  // Refused with conflict when something that stays needs one of them, naming it. `also` takes away, in the same write,
+  // what they would not be removed for.
+  std::vector<Change> remove(sql::Act act, std::span<const Key> keys, const Authorise& authorise,
+                             const std::function<void(sql::Writer&)>& also = {});
   // Declares again what a revision declared. It becomes a new revision.
   std::vector<Change> rollback(sql::Act act, const Key& key, std::int64_t revision, const Authorise& authorise);
 

@@ -26,15 +26,19 @@ std::uint64_t bytes_of(const table::Chunk& chunk, std::size_t row) {
 
 }  // namespace
 
+table::Workspace::Watch patience(const sys::Clock& clock, sys::Micros time_max, std::function<bool()> is_abandoned) {
+  return [&clock, time_max, end = clock.now() + time_max, is_abandoned = std::move(is_abandoned)](double) {
+    if (clock.now() > end)
+      throw Error(Code::deadline,
+                  fmt::format("the query took longer than {} and was stopped", format_duration_us(time_max.count())));
+    if (is_abandoned && is_abandoned()) throw Error(Code::cancelled, "nobody waits for the answer any more");
+  };
+}
+
 Answered ask(Datasets& datasets, const Where& where, const Ask& question, const sys::Clock& clock,
              const std::function<void(const std::string& dataset)>& may_read,
              const std::function<void(const table::Chunk&, std::size_t rows)>& each) {
-  const auto end = clock.now() + question.time_max;
-  const auto watch = [&](double) {
-    if (clock.now() > end)
-      throw Error(Code::deadline, fmt::format("the query took longer than {} and was stopped",
-                                              format_duration_us(question.time_max.count())));
-  };
+  const auto watch = patience(clock, question.time_max, question.is_abandoned);
   const auto room = datasets.room();
   room->check_user_sql(question.sql);
   std::set<std::string> opened;
@@ -46,6 +50,7 @@ Answered ask(Datasets& datasets, const Where& where, const Ask& question, const 
       throw Error(Code::invalid, fmt::format("'{}': a dataset is named alone, without a schema before it", *table));
     const auto named = parse_version_name(*table);
     may_read(named.name);
+    watch(0);
     datasets.open(*room, where, datasets.version(where, named.name, named.number), *table);
   }
   if (opened.empty()) may_read("");

@@ -21,12 +21,15 @@ std::string columns_of(const table::Schema& schema) {
   return out;
 }
 
-std::int64_t count(table::Workspace& room, const std::string& select) {
+std::int64_t count(table::Workspace& room, const std::string& select, const table::Workspace::Watch& watch) {
   std::int64_t out = 0;
-  room.query("SELECT count(*) FROM (" + select + ")", {}, [&](const table::Chunk& chunk) {
-    out = chunk.integer(0, 0);
-    return true;
-  });
+  room.query(
+      "SELECT count(*) FROM (" + select + ")", {},
+      [&](const table::Chunk& chunk) {
+        out = chunk.integer(0, 0);
+        return true;
+      },
+      watch);
   return out;
 }
 
@@ -211,7 +214,8 @@ void Datasets::open(table::Workspace& room, const Where& where, const Version& v
                        table::identifier(view), columns_of(version.schema), names));
 }
 
-Difference Datasets::diff(const Where& where, const Version& before, const Version& after) {
+Difference Datasets::diff(const Where& where, const Version& before, const Version& after,
+                          const table::Workspace::Watch& watch) {
   Difference out;
   out.schema = breaking(before.schema, after.schema);
   for (const auto& column : after.schema)
@@ -235,46 +239,69 @@ Difference Datasets::diff(const Where& where, const Version& before, const Versi
   const auto key = spec(where, after.dataset).key;
   const bool keyed = !key.empty() && std::all_of(key.begin(), key.end(), [&](const auto& k) { return find(both, k); });
   if (!keyed) {
-    out.added = count(*room, less("now", "was", all));
-    out.removed = count(*room, less("was", "now", all));
+    out.added = count(*room, less("now", "was", all), watch);
+    out.removed = count(*room, less("was", "now", all), watch);
     return out;
   }
   std::string keys;
   for (const auto& k : key) keys += (keys.empty() ? "" : ", ") + table::identifier(k);
-  out.added = count(*room, less("now", "was", keys));
-  out.removed = count(*room, less("was", "now", keys));
-  out.changed = count(*room, less("now", "was", all)) - out.added;
+  out.added = count(*room, less("now", "was", keys), watch);
+  out.removed = count(*room, less("was", "now", keys), watch);
+  out.changed = count(*room, less("now", "was", all), watch) - out.added;
   return out;
 }
+
+// A version, or all when no number is given, leaves the tables.
+struct Datasets::Removal {
+  std::vector<File> had;
+  std::vector<std::string> free;  // files that no version has any more
+
+  void run(sql::Writer& w, const Where& where, std::int64_t row, const std::string& name,
+           std::optional<std::int64_t> number) {
+    had.clear();
+    free.clear();
+    if (number && !find_version(w, row, name, *number))
+      throw Error(Code::not_found, fmt::format("dataset '{}' has no version {}", name, *number));
+    std::vector<std::int64_t> numbers;
+    if (number) numbers.push_back(*number);
+    if (!number)
+      for (const auto& version : list_versions(w, row, name, INT64_MAX, INT64_MAX)) numbers.push_back(version.number);
+    for (const auto n : numbers) {
+      const auto files = version_files(w, row, n);
+      had.insert(had.end(), files.begin(), files.end());
+      const auto version = find_version(w, row, name, n);
+      for (auto& file : delete_version(w, row, n)) free.push_back(std::move(file));
+      w.record({resource_name(where, name, n), version->id, {}});
+    }
+  }
+};
 
 std::uint64_t Datasets::remove(const Where& where, const std::string& name, std::optional<std::int64_t> number,
                                const sql::Act& act) {
   const auto row = database_.read([&](sql::Reader& r) { return need_dataset(r, where, name); });
   const Turn turn(*this, row);
-  std::vector<File> before;
-  const auto gone = database_.write(act, [&](sql::Writer& w) {
-    std::vector<std::int64_t> numbers;
-    if (number && !find_version(w, row, name, *number))
-      throw Error(Code::not_found, fmt::format("dataset '{}' has no version {}", name, *number));
-    if (number) numbers.push_back(*number);
-    if (!number)
-      for (const auto& version : list_versions(w, row, name, INT64_MAX, INT64_MAX)) numbers.push_back(version.number);
-    std::vector<std::string> out;
-    before.clear();
-    for (const auto n : numbers) {
-      const auto files = version_files(w, row, n);
-      before.insert(before.end(), files.begin(), files.end());
-      const auto version = find_version(w, row, name, n);
-      for (auto& file : delete_version(w, row, n)) out.push_back(std::move(file));
-      w.record({resource_name(where, name, n), version->id, {}});
-    }
-    return out;
-  });
-  // A kill here leaves files that no version has: sweep() finds them by their name.
+  Removal removal;
+  database_.write(act, [&](sql::Writer& w) { removal.run(w, where, row, name, number); });
+  return give_back(where, removal, act);
+}
+
+std::uint64_t Datasets::remove_whole(const Where& where, const std::string& name, const resource::Authorise& authorise,
+                                     const sql::Act& act) {
+  const auto row = database_.read([&](sql::Reader& r) { return need_dataset(r, where, name); });
+  const Turn turn(*this, row);
+  const resource::Key key{"Dataset", where.tenant.str(), where.project.str(), name};
+  Removal removal;
+  resources_.remove(act, {&key, 1}, authorise, [&](sql::Writer& w) { removal.run(w, where, row, name, std::nullopt); });
+  return give_back(where, removal, act);
+}
+
+// A kill before this leaves files that no version has: sweep() finds them by their name.
+std::uint64_t Datasets::give_back(const Where& where, const Removal& removal, const sql::Act& act) {
   std::uint64_t bytes = 0;
   std::vector<vault::Entry> entries;
-  for (const auto& file : gone) {
-    const auto found = std::find_if(before.begin(), before.end(), [&](const auto& f) { return f.name == file; });
+  for (const auto& file : removal.free) {
+    const auto found =
+        std::find_if(removal.had.begin(), removal.had.end(), [&](const auto& f) { return f.name == file; });
     bytes += static_cast<std::uint64_t>(found->bytes);
     entries.push_back(vault_.info(where, file));
   }

@@ -115,12 +115,16 @@ class Datasets {
   // Makes a view of that name over the version's rows, or over those alone that were appended since an earlier version.
   void open(table::Workspace& room, const Where& where, const Version& version, const std::string& view,
             std::optional<std::int64_t> since = std::nullopt);
-  Difference diff(const Where& where, const Version& before, const Version& after);
+  Difference diff(const Where& where, const Version& before, const Version& after,
+                  const table::Workspace::Watch& watch = {});
 
   // ---- the end
   // A version, or all of them when no number is given. Returns the bytes that no version has any more.
   std::uint64_t remove(const Where& where, const std::string& name, std::optional<std::int64_t> number,
                        const sql::Act& act);
+  // All versions and what declares it, in one write. Conflict, with nothing removed, when another resource needs it.
+  std::uint64_t remove_whole(const Where& where, const std::string& name, const resource::Authorise& authorise,
+                             const sql::Act& act);
   // Takes rows out of every version: the newest is made anew without them, in files of which only those change that had
   // some; every other that had some is erased, and with it what is known of its values. All of it in one write; the
   // bytes are gone after destroy_dropped(). Uploads to the dataset that are not finished are given up.
@@ -149,6 +153,9 @@ class Datasets {
                   const table::Workspace::Watch& watch);
   std::size_t sweep_files(const sql::Act& act);
   Version write_batch(const Where& where, Batch& batch, const sql::Act& act);
+
+  struct Removal;
+  std::uint64_t give_back(const Where& where, const Removal& removal, const sql::Act& act);
 
   // What goes out of which files.
   struct Matched {

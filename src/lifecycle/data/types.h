@@ -105,7 +105,7 @@ struct Version {
   std::optional<std::int64_t> parent;  // the version it was appended to
   table::Schema schema;
   std::int64_t rows = 0, bytes = 0;
-  std::vector<ColumnStats> stats;     // of the whole version
+  std::vector<ColumnStats> stats;     // of the rows that came in with it
   std::vector<std::string> warnings;  // expectations that did not hold
   std::string source;                 // what it was made of, in words
   std::int64_t created_us = 0;

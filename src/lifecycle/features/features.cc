@@ -139,9 +139,32 @@ void Features::compute(table::Workspace& room, const Selected& wanted, const tab
   filler.finish();
 }
 
+std::shared_ptr<const Selection> Features::may_select(const Where& where, const TrainSet& wanted,
+                                                      const resource::Authorise& authorise, const sql::Act& act) {
+  const auto need = [&](std::string_view action, const char* kind, const std::string& name) {
+    const resource::Key key{kind, where.tenant.str(), where.project.str(), name};
+    if (auto why = authorise(action, key.scope())) throw Error(Code::denied, std::move(*why));
+  };
+  // Before anything is looked up: whoever may not read is not told what there is.
+  need("dataset.read", "Dataset", wanted.spine.name);
+  need("feature.read", "FeatureService", wanted.service);
+  auto selection = definitions_.select_service(where, wanted.service);
+  bool personal = false;
+  for (const auto& view : *selection) {
+    need("feature.read", "FeatureView", view.from->name);
+    personal |= view.from->personal();
+  }
+  if (personal) {
+    auto read = act;
+    read.verb = "features.read";
+    database_.write(read, [](sql::Writer&) {});
+  }
+  return selection;
+}
+
 data::Version Features::train_set(const Where& where, const TrainSet& wanted, const resource::Authorise& authorise,
                                   const sql::Act& act, const table::Workspace::Watch& watch) {
-  const auto selection = definitions_.select_service(where, wanted.service);
+  const auto selection = may_select(where, wanted, authorise, act);
   const auto& selected = *selection;
   const auto spine = datasets_.version(where, wanted.spine.name, wanted.spine.number);
   const auto time = wanted.time.empty() ? datasets_.spec(where, wanted.spine.name).time : wanted.time;

@@ -23,10 +23,12 @@ struct TrainSet {
 class Features {
  public:
   // All of them outlive this.
-  Features(resource::Resources& resources, data::Datasets& datasets, Definitions& definitions)
-      : resources_(resources), datasets_(datasets), definitions_(definitions) {}
+  Features(sql::Database& database, resource::Resources& resources, data::Datasets& datasets, Definitions& definitions)
+      : database_(database), resources_(resources), datasets_(datasets), definitions_(definitions) {}
 
-  // Every column of the spine, then every feature of the service, each as it was known at the row's own time.
+  // Every column of the spine, then every feature of the service, each as it was known at the row's own time. Throws
+  // denied when `authorise` refuses dataset.read on the spine, or feature.read on the service or one of its views. That
+  // rows about people are read is recorded, as it is when they are read online.
   data::Version train_set(const Where& where, const TrainSet& wanted, const resource::Authorise& authorise,
                           const sql::Act& act, const table::Workspace::Watch& watch = {});
 
@@ -41,9 +43,12 @@ class Features {
               const std::string& time, const table::Workspace::Watch& watch);
   void compute(table::Workspace& room, const Selected& wanted, const table::Schema& spine, const std::string& stored,
                const std::string& into);
+  std::shared_ptr<const Selection> may_select(const Where& where, const TrainSet& wanted,
+                                              const resource::Authorise& authorise, const sql::Act& act);
   void declare(const Where& where, const std::string& name, const table::Schema& schema, const std::string& time,
                const resource::Authorise& authorise, const sql::Act& act);
 
+  sql::Database& database_;
   resource::Resources& resources_;
   data::Datasets& datasets_;
   Definitions& definitions_;

@@ -41,7 +41,7 @@ class FeaturesTest : public ::testing::Test {
  protected:
   DataFixture f_{"sqlite", {}, feature_kinds()};
   Definitions definitions_{*f_.resources, *f_.datasets};
-  Features features_{*f_.resources, *f_.datasets, definitions_};
+  Features features_{*f_.base.database, *f_.resources, *f_.datasets, definitions_};
   void SetUp() override {
     f_.declare(
         "delays",

@@ -285,7 +285,7 @@ TEST_P(OnlineTest, ExpressionsSayTheSameOnlineAndInTrainingSets) {
              "{columns: [{name: at, type: timestamp}, {name: k, type: text}, {name: x, type: float64}, {name: "
              "word, type: text}], time: at}");
   f_.ingest("spine", fmt::format("at,k,x,word\n{0},a,4,some\n{0},b,,all\n{0},c,3,\n", time_text(now())));
-  Features features(*f_.resources, *f_.datasets, online_->definitions());
+  Features features(*f_.base.database, *f_.resources, *f_.datasets, online_->definitions());
   const auto set = features.train_set(kFlights, {"s", {"spine", std::nullopt}, "", "set"}, anything, act());
   EXPECT_EQ(f_.rows(set, "SELECT k, ratio, big, hour, twice FROM v"),
             (std::vector<std::string>{"a|0.5|1|late|8", "b|null|1|all|null", "c|null|0|late|6"}));
@@ -619,7 +619,7 @@ class Story : public OnlineTest {
     std::string csv = "at,k\n";
     for (const auto* key : kKeys) csv += fmt::format("{},{}\n", time_text(now()), key);
     f_.ingest(spine, csv, data::Format::csv, data::Mode::overwrite);
-    Features features(*f_.resources, *f_.datasets, online_->definitions());
+    Features features(*f_.base.database, *f_.resources, *f_.datasets, online_->definitions());
     const auto set =
         features.train_set(kFlights, {service, {spine, std::nullopt}, "", name_ + "-set"}, anything, act());
     std::string columns = "k, newest";

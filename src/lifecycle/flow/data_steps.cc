@@ -134,7 +134,7 @@ Settled Steps::settle_train_set(const Task& task) const {
 
 Done Steps::make_train_set(const Task& task) const {
   const auto body = decode<TrainSetBody>(task.body, "trainSet");
-  features::Features features(parts_.resources, parts_.datasets, parts_.online.definitions());
+  features::Features features(parts_.database, parts_.resources, parts_.datasets, parts_.online.definitions());
   features::TrainSet wanted{body.service, data::parse_version_name(body.spine), body.time, body.into, task.id()};
   return made(features.train_set(task.where, wanted, authorise(task), act_of(task, "features.train_set"),
                                  within(parts_.clock, task)));

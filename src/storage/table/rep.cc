@@ -2,6 +2,8 @@
 #include "storage/table/rep.h"
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 
 #include <duckdb/common/vector_operations/vector_operations.hpp>
 #include <duckdb/common/virtual_file_system.hpp>
@@ -18,6 +20,7 @@ using duckdb::LogicalTypeId;
 
 // Rows of text are short here: an error that quotes a whole file is of no use.
 constexpr std::size_t kMessageBytesMax = 2000;
+constexpr std::chrono::milliseconds kWatchEvery{20};
 
 Code code_of(ExceptionType type) {
   switch (type) {
@@ -228,10 +231,24 @@ void Workspace::Rep::check(const Watch& watch) {
   watch(done < 0 ? -1 : done / 100);
 }
 
-duckdb::unique_ptr<duckdb::DataChunk> Workspace::Rep::fetch(duckdb::QueryResult& result) {
+duckdb::unique_ptr<duckdb::DataChunk> Workspace::Rep::fetch(duckdb::QueryResult& result, const Watch& watch) {
   duckdb::unique_ptr<duckdb::DataChunk> chunk;
   ErrorData error;
-  if (!result.TryFetch(chunk, error)) fail(error);
+  const auto next = [&] { return result.TryFetch(chunk, error); };
+  if (watch) {
+    // The engine comes back when it has many rows, or no more: where few are left of very many that may be never.
+    auto fetched = std::async(std::launch::async, next);
+    try {
+      while (fetched.wait_for(kWatchEvery) != std::future_status::ready) check(watch);
+    } catch (...) {
+      connection.Interrupt();
+      fetched.wait();
+      throw;
+    }
+    if (!fetched.get()) fail(error);
+  } else if (!next()) {
+    fail(error);
+  }
   if (chunk && chunk->size() == 0) chunk.reset();
   return chunk;
 }

@@ -52,8 +52,8 @@ struct Workspace::Rep {
   void check(const Watch& watch);
   // The engine's threads work on a statement until they have heard of its end; before that it must not go.
   void stop(duckdb::PendingQueryResult& pending);
-  // The next rows of an answer; null at its end.
-  duckdb::unique_ptr<duckdb::DataChunk> fetch(duckdb::QueryResult& result);
+  // The next rows of an answer; null at its end. The watch is called while they are long in coming.
+  duckdb::unique_ptr<duckdb::DataChunk> fetch(duckdb::QueryResult& result, const Watch& watch);
 
   const std::shared_ptr<DoorList> doors;
   const std::unique_ptr<duckdb::DuckDB> database;

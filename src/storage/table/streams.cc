@@ -47,7 +47,7 @@ const Chunk* Workspace::Cursor::next() {
   auto& r = *rep_;
   r.chunk.reset();
   r.flat.reset();
-  r.held = r.of.fetch(*r.result);
+  r.held = r.of.fetch(*r.result, {});
   if (!r.held) return nullptr;
   translated([&] { r.flat.emplace(*r.connection.context, *r.held); });
   r.chunk.emplace(r.flat->chunk());

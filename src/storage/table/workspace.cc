@@ -87,7 +87,7 @@ Schema Workspace::query(const std::string& sql, std::span<const Value> values,
   for (std::size_t i = 0; i < result->names.size(); ++i)
     schema.push_back({result->names[i], type_of(result->types[i]), true});
   for (;;) {
-    const auto chunk = rep.fetch(*result);
+    const auto chunk = rep.fetch(*result, watch);
     if (!chunk) break;
     rep.check(watch);
     std::optional<Flattened> flat;
@@ -129,7 +129,5 @@ void Workspace::confine() {
   run("SET lock_configuration = true");
   rep_->confined = true;
 }
-
-void Workspace::interrupt() { rep_->connection.Interrupt(); }
 
 }  // namespace falaj::table

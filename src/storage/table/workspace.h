@@ -77,9 +77,9 @@ struct Limits {
 // A columnar engine (DuckDB) of its own, in memory, in a room without doors: it reaches no disk, no network and no
 // extension, only the sources and sinks that were put under a name here. read_parquet('name') and
 // COPY ... TO 'name' see those; what does not fit into memory goes to a scratch file, encrypted.
-// Used by one thread at a time, but interrupt() by any.
-// Errors: invalid (the SQL, or data that does not fit it), exhausted (memory, spill), cancelled, and whatever a source
-// or sink threw.
+// Used by one thread at a time. A statement that is to be stopped is stopped by its watch.
+// Errors: invalid (the SQL, or data that does not fit it), exhausted (memory, spill), and whatever a source, a sink or
+// a watch threw.
 class Workspace {
  public:
   Workspace(const Limits& limits, sys::Files& scratch);
@@ -144,7 +144,6 @@ class Workspace {
   bool is_row_by_row(const std::string& sql);
   // For SQL of a user: from here on settings are fixed and only one SELECT at a time is taken.
   void confine();
-  void interrupt();
 
  private:
   struct Rep;
