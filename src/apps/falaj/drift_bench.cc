@@ -38,6 +38,7 @@ constexpr std::size_t kColumns = 50, kWindowRows = 500, kReferenceBlocks = 32, k
                       kCategories = 10, kPsiEdges = 10;
 constexpr double kLevel = 0.05;  // chance of any false alarm: of any column or of all together, in any window
 constexpr double kCorrelation = 0.6;
+constexpr int kStreamsTold = 100;  // what is known so far is said after so many
 
 using Random = std::mt19937_64;
 using Values = std::vector<double>;
@@ -243,61 +244,65 @@ struct Alarms {
 
 using Sink = std::function<void(std::size_t column, const Values& values)>;
 
-// `sink` gets the values of the columns that the fault is in.
-Alarms watch_stream(std::uint64_t seed, bool alike, const Fault& fault, const Sink& sink = {}) {
-  World world(seed, alike);
-  const auto changed = fault.columns();
-  const auto concerns = [&](std::size_t c) {
-    return changed.empty() || std::find(changed.begin(), changed.end(), c) != changed.end();
-  };
-  std::vector<traffic::Sketches> blocks;
-  std::vector<stats::RowSample> samples;
-  std::vector<Values> known(kColumns);
-  std::uint64_t row = 0;
-  for (std::size_t i = 0; i < kReferenceBlocks; ++i) {
-    auto block = see(world, {}, kReferenceBlockRows, row);
-    row += kReferenceBlockRows;
-    for (std::size_t c = 0; c < kColumns; ++c)
-      known[c].insert(known[c].end(), block.values[c].begin(), block.values[c].end());
-    blocks.push_back(std::move(block.sketches));
-    samples.push_back(std::move(block.rows));
-  }
-  MonitorSpec spec;
-  spec.level = kLevel;
-  spec.horizon = kHorizon;
-  spec.together.emplace();
-  auto reference = make_reference(blocks, "before", samples);
-  prepare_together(reference, spec);
-  spec.level = level_of_each(spec);
-  std::vector<Usual> usual;
-  for (std::size_t c = 0; c < kColumns; ++c) {
-    if (concerns(c) && sink) sink(c, known[c]);
-    usual.emplace_back(std::move(known[c]), form_of(c) == Form::text);
-  }
+bool concerns(const std::vector<std::size_t>& changed, std::size_t column) {
+  return changed.empty() || std::find(changed.begin(), changed.end(), column) != changed.end();
+}
 
+// What is known of a stream before it is watched. Streams with the same seed are the same until then, whatever changes.
+struct Known {
+  Known(std::uint64_t seed, bool alike) : world(seed, alike), values(kColumns) {
+    std::vector<traffic::Sketches> blocks;
+    std::vector<stats::RowSample> samples;
+    for (std::size_t i = 0; i < kReferenceBlocks; ++i) {
+      auto block = see(world, {}, kReferenceBlockRows, i * kReferenceBlockRows);
+      for (std::size_t c = 0; c < kColumns; ++c)
+        values[c].insert(values[c].end(), block.values[c].begin(), block.values[c].end());
+      blocks.push_back(std::move(block.sketches));
+      samples.push_back(std::move(block.rows));
+    }
+    spec.level = kLevel;
+    spec.horizon = kHorizon;
+    spec.together.emplace();
+    reference = make_reference(blocks, "before", samples);
+    prepare_together(reference, spec);
+    spec.level = level_of_each(spec);
+    for (std::size_t c = 0; c < kColumns; ++c) usual.emplace_back(values[c], form_of(c) == Form::text);
+  }
+  World world;
+  std::vector<Values> values;
+  MonitorSpec spec;
+  Reference reference;
+  std::vector<Usual> usual;
+};
+
+// `sink` gets the values of the columns that the fault is in.
+Alarms watch_stream(const Known& known, const Fault& fault, const Sink& sink = {}) {
+  const auto changed = fault.columns();
+  for (std::size_t c = 0; c < kColumns; ++c)
+    if (sink && concerns(changed, c)) sink(c, known.values[c]);
   Alarms out;
   State state;
+  World world = known.world;
   for (std::size_t w = 1; w <= kHorizon; ++w) {
-    auto window = see(world, fault, kWindowRows, row);
-    row += kWindowRows;
+    auto window = see(world, fault, kWindowRows, kReferenceBlocks * kReferenceBlockRows + (w - 1) * kWindowRows);
     const auto mark = [&](std::size_t& at, bool alarm) {
       if (at == 0 && alarm) at = w;
     };
     for (std::size_t c = 0; c < kColumns; ++c) {
-      if (!concerns(c)) continue;
+      if (!concerns(changed, c)) continue;
       if (sink) sink(c, window.values[c]);
-      const auto [p, index] = usual[c].look(std::move(window.values[c]));
+      const auto [p, index] = known.usual[c].look(std::move(window.values[c]));
       mark(out.each_window, p < kLevel / kColumns);
       mark(out.horizon, p < kLevel / kColumns / kHorizon);
       mark(out.stability, index > 0.2);
     }
     if (out.ours > 0) continue;
-    auto looked = look(reference, spec, std::move(state),
+    auto looked = look(known.reference, known.spec, std::move(state),
                        {static_cast<std::int64_t>(w - 1), 0, 0, std::move(window.sketches), std::move(window.rows)});
     state = std::move(looked.state);
     mark(out.ours, std::any_of(looked.findings.begin(), looked.findings.end(), [&](const Finding& finding) {
            return finding.column == kTogether ||
-                  concerns(static_cast<std::size_t>(std::atoi(finding.column.c_str() + 1)));
+                  concerns(changed, static_cast<std::size_t>(std::atoi(finding.column.c_str() + 1)));
          }));
   }
   return out;
@@ -325,20 +330,25 @@ void claim(const std::string& name, double ours, const char* unit, const char* a
 // ---- how often nothing is something
 
 void false_alarms(int streams, int threads, bool alike) {
-  std::vector<Alarms> all(static_cast<std::size_t>(streams));
-  each(streams, threads, [&](int i) {
-    all[static_cast<std::size_t>(i)] = watch_stream(static_cast<std::uint64_t>(i) * 7919 + 1, alike, {});
-  });
+  const char* rows = alike ? "neighbours alike" : "independent rows";
+  std::vector<Alarms> all;
   const auto share = [&](std::size_t Alarms::*way) {
     return static_cast<double>(std::count_if(all.begin(), all.end(), [&](const Alarms& a) { return a.*way > 0; })) /
-           streams;
+           static_cast<double>(all.size());
   };
-  const char* rows = alike ? "neighbours alike" : "independent rows";
-  fmt::print(
-      "false alarms in {} streams of {} columns and {} windows, {}, nothing changing (stated: at most {})\n"
-      "  ours {:.4f}   test in each window {:.4f}   the same, windows counted too {:.4f}   index > 0.2 {:.4f}\n",
-      streams, kColumns, kHorizon, rows, kLevel, share(&Alarms::ours), share(&Alarms::each_window),
-      share(&Alarms::horizon), share(&Alarms::stability));
+  for (int from = 0; from < streams; from += kStreamsTold) {
+    all.resize(static_cast<std::size_t>(std::min(streams, from + kStreamsTold)));
+    each(static_cast<int>(all.size()) - from, threads, [&](int i) {
+      const Known known(static_cast<std::uint64_t>(from + i) * 7919 + 1, alike);
+      all[static_cast<std::size_t>(from + i)] = watch_stream(known, {});
+    });
+    fmt::print(
+        "false alarms in {} streams of {} columns and {} windows, {}, nothing changing (stated: at most {})\n"
+        "  ours {:.4f}   test in each window {:.4f}   the same, windows counted too {:.4f}   index > 0.2 {:.4f}\n",
+        all.size(), kColumns, kHorizon, rows, kLevel, share(&Alarms::ours), share(&Alarms::each_window),
+        share(&Alarms::horizon), share(&Alarms::stability));
+    std::fflush(stdout);
+  }
   claim(fmt::format("streams with a false alarm, {} columns, {}", kColumns, rows), share(&Alarms::ours), "share",
         "stated level", kLevel);
 }
@@ -361,25 +371,32 @@ const std::vector<Kind>& kinds() {
 }
 
 void delays(int trials, int threads) {
+  std::vector<Fault> faults;
+  for (const auto& kind : kinds())
+    for (const double size : kind.sizes) faults.push_back({kind.kind, size});
+  std::vector<std::vector<Alarms>> all(faults.size(), std::vector<Alarms>(static_cast<std::size_t>(trials)));
+  each(trials, threads, [&](int i) {
+    const Known known(static_cast<std::uint64_t>(i) * 104'729 + 17, false);
+    for (std::size_t f = 0; f < faults.size(); ++f)
+      all[f][static_cast<std::size_t>(i)] = watch_stream(known, faults[f]);
+  });
   fmt::print(
       "windows of {} rows until it is noticed, mean of {} ({}: not within that many); found\n"
       "  {:<10} {:>8}  {:>16} {:>28} {:>28}\n",
       kWindowRows, trials, kHorizon, "change", "size", "ours", "test, as few false alarms", "index > 0.2");
+  auto of_fault = all.begin();
   for (const auto& kind : kinds())
     for (const double size : kind.sizes) {
-      std::vector<Alarms> all(static_cast<std::size_t>(trials));
-      each(trials, threads, [&](int i) {
-        all[static_cast<std::size_t>(i)] =
-            watch_stream(static_cast<std::uint64_t>(i) * 104'729 + 17, false, {kind.kind, size});
-      });
+      const auto& seen = *of_fault++;
       const auto mean = [&](std::size_t Alarms::*way) {
         double sum = 0;
-        for (const auto& one : all) sum += static_cast<double>(one.*way == 0 ? kHorizon : one.*way);
+        for (const auto& one : seen) sum += static_cast<double>(one.*way == 0 ? kHorizon : one.*way);
         return sum / trials;
       };
       const auto found = [&](std::size_t Alarms::*way) {
         return 100.0 *
-               static_cast<double>(std::count_if(all.begin(), all.end(), [&](const Alarms& a) { return a.*way > 0; })) /
+               static_cast<double>(
+                   std::count_if(seen.begin(), seen.end(), [&](const Alarms& a) { return a.*way > 0; })) /
                trials;
       };
       fmt::print("  {:<10} {:>8g}  {:>8.1f} ({:3.0f} %) {:>20.1f} ({:3.0f} %) {:>20.1f} ({:3.0f} %)   {}\n", kind.name,
@@ -433,10 +450,10 @@ json::array write_trials(const std::string& path, int trials, int threads, const
   each(trials, threads, [&](int i) {
     auto& columns = data[static_cast<std::size_t>(i)];
     columns.resize(kColumns);
-    const auto alarms = watch_stream(static_cast<std::uint64_t>(i) * 104'729 + 17, false, fault,
-                                     [&](std::size_t column, const Values& values) {
-                                       columns[column].insert(columns[column].end(), values.begin(), values.end());
-                                     });
+    const Known known(static_cast<std::uint64_t>(i) * 104'729 + 17, false);
+    const auto alarms = watch_stream(known, fault, [&](std::size_t column, const Values& values) {
+      columns[column].insert(columns[column].end(), values.begin(), values.end());
+    });
     ours[static_cast<std::size_t>(i)] = alarms.ours;
     std::erase_if(columns, [](const Values& values) { return values.empty(); });
   });

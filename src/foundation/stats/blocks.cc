@@ -86,8 +86,9 @@ std::vector<BlockScale> block_scales(std::span<const Quantiles> blocks) {
     a.merge(b);
     return a;
   };
+  const Ordered all_in_order(whole);
   const auto ratio = [&](const Quantiles& piece) {
-    const double gap = ks(whole, piece);
+    const double gap = ks(all_in_order, piece);
     return gap * gap * count(piece) / (chance * outside_of(count(piece), all));
   };
   return scales_of(std::vector<Quantiles>(blocks.begin(), blocks.end()), join, ratio, count);

@@ -36,7 +36,8 @@ struct Page {
 // change, drop, insert or reorder a record without verify noticing, except cut the newest records off together with
 // restoring an older head: for that, keep a copy of head() elsewhere.
 //
-// As a Ledger it belongs to the writer's thread. Everything else is thread-safe and reads a snapshot of its own.
+// As a Ledger it belongs to who writes, one thread at a time. Everything else is thread-safe and reads a snapshot of
+// its own.
 class AuditLog final : public sql::Ledger {
  public:
   // Takes over where the stored head left off; throws corrupt if that head is not signed by `signer`.
@@ -73,7 +74,7 @@ class AuditLog final : public sql::Ledger {
   const sys::Clock& clock_;
   const crypto::Signer& signer_;
 
-  // The writer's thread only. Empty after a rollback: what is stored is then read again.
+  // Belongs to who writes. Empty after a rollback: what is stored is then read again.
   std::optional<State> state_;
 };
 

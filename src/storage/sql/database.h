@@ -101,12 +101,12 @@ class Writer : public Reader {
 
   // Becomes part of the audit record of this write.
   virtual void record(Effect effect) = 0;
-  // Runs on the writer's thread once this write is durable and before its caller returns; must not throw.
-  // For publishing snapshots made from what was written.
+  // Runs once this write is durable and before its caller returns, on a thread that is the only one then; must not
+  // throw. For publishing snapshots made from what was written.
   virtual void after_commit(std::function<void()> publish) = 0;
 };
 
-// Turns each write into an audit record. Given by governance/audit; called on the writer's thread, inside the
+// Turns each write into an audit record. Given by governance/audit; called by one thread at a time, inside the
 // transaction.
 class Ledger {
  public:
