@@ -120,7 +120,7 @@ spec:
     data::Datasets datasets(*f_.base.database, *f_.resources, *f_.base.vault, *f_.scratch, f_.base.clock,
                             f_.base.random, *f_.base.metrics, limits);
     Definitions definitions(*f_.resources, datasets);
-    Features features(*f_.resources, datasets, definitions);
+    Features features(*f_.base.database, *f_.resources, datasets, definitions);
     const auto set = features.train_set(DataFixture::kFlights, {"groups", {"asked", std::nullopt}, "", "train"},
                                         may_all, DataFixture::act());
     EXPECT_EQ(f_.rows(set, "SELECT count(*), count(d), count(e), count(*) FILTER (d <> delay OR p <> delay) FROM v"),

@@ -379,7 +379,7 @@ TEST_P(OnlineTest, RowsOfAQueryThatTellsApartAreInTheOrderOfTheirValues) {
       "{features: [\"view:*\"]}}");
   f_.declare("spine", "{columns: [{name: at, type: timestamp}, {name: k, type: text}], time: at}");
   f_.ingest("spine", fmt::format("at,k\n{},a\n", time_text(now())));
-  Features features(*f_.resources, *f_.datasets, online_->definitions());
+  Features features(*f_.base.database, *f_.resources, *f_.datasets, online_->definitions());
   const auto set = features.train_set(kFlights, {"s", {"spine", std::nullopt}, "", "set"}, anything, act());
   EXPECT_EQ(f_.rows(set, "SELECT v, newest FROM v"), (std::vector<std::string>{"49|49"}));
 }
