@@ -16,6 +16,7 @@
 #include "lifecycle/data/turn.h"
 #include "lifecycle/data/vault_names.h"
 #include "lifecycle/data/vault_source.h"
+#include "storage/table/ordered.h"
 
 namespace falaj::data {
 namespace {
@@ -108,6 +109,7 @@ struct Datasets::Batch {
   Way& way;
   const table::Workspace::Watch watch;
   std::vector<CheckResult> checks;
+  bool sorts_by_itself = true;
 };
 
 table::Schema Datasets::infer(const Where& where, const std::string& name, const std::string& upload, Format format) {
@@ -349,8 +351,22 @@ void Datasets::write_file(const Where& where, Batch& batch, std::size_t number, 
                           ? std::string("SELECT * FROM staged")
                           : fmt::format("SELECT * FROM staged WHERE {} = {}", cut, table::literal(file.partition));
   // Rows of a time lie together, so that a query for some of them reads only those.
-  const auto order = time.empty() ? std::string() : fmt::format(" ORDER BY {}, rowid", table::identifier(time));
-  const auto entry = put_parquet(where, batch.spec.zone, batch.room, select + order, file.name, act, batch.watch);
+  const auto by = time.empty() ? std::string() : table::identifier(time) + ", rowid";
+  const auto put = [&](const std::string& sql) {
+    return put_parquet(where, batch.spec.zone, batch.room, sql, file.name, act, batch.watch);
+  };
+  vault::Entry entry;
+  if (by.empty()) {
+    entry = put(select);
+  } else if (batch.sorts_by_itself) {
+    entry = put(select + " ORDER BY " + by);
+  } else {
+    constexpr const char *kPart = "staged part", *kInOrder = "staged in order";
+    batch.room.run(fmt::format("CREATE OR REPLACE TABLE {} AS {}", table::identifier(kPart), select), {}, batch.watch);
+    table::put_in_order(batch.room, kPart, by, kInOrder, batch.watch);
+    entry = put("SELECT * FROM " + table::identifier(kInOrder));
+    for (const auto* made : {kPart, kInOrder}) batch.room.run("DROP TABLE " + table::identifier(made));
+  }
   file.bytes = static_cast<std::int64_t>(entry.bytes);
   file.content = entry.content;
 }
@@ -383,6 +399,7 @@ Version Datasets::write_batch(const Where& where, Batch& batch, const sql::Act& 
     throw Error(Code::exhausted, fmt::format("the data would be cut into more than {} files; cut it by more than a {}",
                                              limits_.files_max, batch.spec.partition));
   if (added.empty()) added.emplace_back();  // no rows have a file too: it has their columns
+  batch.sorts_by_itself = time.empty() || table::pieces_to_sort(batch.room, "staged", {}, batch.watch) == 1;
   const auto share = kWriting.share / static_cast<double>(added.size());
   for (std::size_t i = 0; i < added.size(); ++i) {
     batch.way.enter({kWriting.from + share * static_cast<double>(i), share});

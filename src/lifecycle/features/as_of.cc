@@ -9,6 +9,7 @@
 
 #include "foundation/base/error.h"
 #include "lifecycle/lookup/computed.h"
+#include "storage/table/ordered.h"
 
 namespace falaj::features {
 namespace {
@@ -191,15 +192,23 @@ void join_as_of(table::Workspace& room, const std::string& spine, const std::str
                             lookup::is_whole(view.windows.features()[i].aggregate) ? fmt::format("r.w{}::BIGINT", i)
                                                                                    : fmt::format("r.w{}", i),
                             identifier(view.window_names[i]));
-  std::string source;
-  if (!view.rows.empty())
-    source = fmt::format(
-        " LEFT JOIN (SELECT row_number() OVER () AS falaj_source_row, * FROM {}) s"
-        " ON s.falaj_source_row = r.source_row",
-        identifier(view.relation));
-  room.run(fmt::format("CREATE OR REPLACE TABLE {0} AS SELECT r.{1}{2} FROM {3} r{4} ORDER BY r.{1}", identifier(out),
-                       kSpineRow, features, raw, source),
-           {}, watch);
+  // Rows of long texts are fetched for some rows of the spine at a time, as many as can be put in order in memory.
+  const bool texts = std::any_of(view.rows.begin(), view.rows.end(),
+                                 [](const auto& feature) { return feature.type == table::Type::text; });
+  const auto pieces = texts ? table::pieces_to_sort(room, view.relation, all, watch) : 1;
+  for (std::int64_t i = 0; i < pieces; ++i) {
+    auto from = raw + " r";
+    if (!view.rows.empty())
+      from = fmt::format(
+          "(SELECT row_number() OVER () AS falaj_source_row, * FROM {}) s RIGHT JOIN (SELECT * FROM {} WHERE {} >= {} "
+          "AND"
+          " {} < {}) r ON s.falaj_source_row = r.source_row",
+          identifier(view.relation), raw, kSpineRow, all * i / pieces, kSpineRow, all * (i + 1) / pieces);
+    room.run(
+        fmt::format("{} {} {} SELECT r.{}{} FROM {} ORDER BY r.{}", i == 0 ? "CREATE OR REPLACE TABLE" : "INSERT INTO",
+                    identifier(out), i == 0 ? "AS" : "", kSpineRow, features, from, kSpineRow),
+        {}, watch);
+  }
   room.run("DROP TABLE " + raw);
   room.run("DROP TABLE " + entities);
 }

@@ -162,7 +162,8 @@ void Flattened::add(Type type, duckdb::Vector& vector) {
 }
 
 Workspace::Rep::Rep(const Limits& limits, sys::Files& scratch)
-    : doors(std::make_shared<DoorList>(scratch, limits.spill_bytes)),
+    : memory_bytes(limits.memory_bytes),
+      doors(std::make_shared<DoorList>(scratch, limits.spill_bytes)),
       database(open_database(limits, doors)),
       connection(*database) {}
 

@@ -55,6 +55,7 @@ struct Workspace::Rep {
   // The next rows of an answer; null at its end. The watch is called while they are long in coming.
   duckdb::unique_ptr<duckdb::DataChunk> fetch(duckdb::QueryResult& result, const Watch& watch);
 
+  const std::uint64_t memory_bytes;
   const std::shared_ptr<DoorList> doors;
   const std::unique_ptr<duckdb::DuckDB> database;
   duckdb::Connection connection;

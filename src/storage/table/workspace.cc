@@ -72,6 +72,7 @@ void Workspace::put(std::string name, std::shared_ptr<Sink> sink) {
   rep_->doors->put(std::move(name), std::move(sink));
 }
 void Workspace::drop(const std::string& name) { rep_->doors->drop(name); }
+std::uint64_t Workspace::memory_bytes() const { return rep_->memory_bytes; }
 
 void Workspace::run(const std::string& sql, std::span<const Value> values, const Watch& watch) {
   query(

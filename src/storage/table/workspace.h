@@ -88,6 +88,7 @@ class Workspace {
   void put(std::string name, std::shared_ptr<const Source> source);
   void put(std::string name, std::shared_ptr<Sink> sink);
   void drop(const std::string& name);  // a source or sink
+  std::uint64_t memory_bytes() const;  // that it may take
 
   // Called now and then while a statement runs, with how much of it is done (0 to 1, or -1 where that is not known);
   // what it throws stops the statement and is thrown on.
