@@ -17,11 +17,12 @@ set(FALAJ_ONE_THREAD foundation/base foundation/config foundation/crypto foundat
 # compile and halves what their tests take. Everywhere else compiling is what takes long.
 set(FALAJ_BUSY foundation/base foundation/crypto foundation/net foundation/stats storage/blob)
 
-# Directories whose code depends on the optimiser (loops that become vectors, sums that must come out the same), or whose
-# tests count what sanitizers are too slow for: ./test runs their tests in the release build, too. Tests of all others it
-# runs where they find most, under the sanitizers; `./test unit` runs all of them in the release build.
+# Directories whose code depends on the optimiser (loops that become vectors, sums that must come out the same), whose
+# tests count what sanitizers are too slow for, or start confined programs, in which sanitizers have no room: ./test runs
+# their tests in the release build, too. Tests of all others it runs where they find most, under the sanitizers; `./test
+# unit` runs all of them in the release build.
 set(FALAJ_OPTIMISED foundation/stats lifecycle/jobs lifecycle/lookup lifecycle/schedule lifecycle/traffic lifecycle/watch
-    compute/graph compute/infer compute/loader compute/train apps/falaj)
+    compute/graph compute/infer compute/loader compute/serve compute/train apps/falaj)
 
 # Directories that wait for people, disks and other programs: the release build optimises these less, which takes half as
 # long to compile.

@@ -96,10 +96,10 @@ TEST(Objective, WhatItCannotHeedIsRefused) {
   EXPECT_EQ(alone([](Training& t) { t.objective = "ranking"; }), Places{"spec.group"});
   const std::pair<const char*, const char*> wrong[] = {
       {"binary", "rmse"}, {"multiclass", "auc"}, {"regression", "logloss"}, {"ranking", "auc"}};
-  for (const auto& [objective, metric] : wrong)
-    EXPECT_EQ(alone([&](Training& t) { t.objective = objective, t.group = "g", t.metric = metric; }),
+  for (const auto& one : wrong)
+    EXPECT_EQ(alone([&](Training& t) { t.objective = one.first, t.group = "g", t.metric = one.second; }),
               Places{"spec.metric"})
-        << objective;
+        << one.first;
   EXPECT_EQ(alone([](Training& t) { t.metric = "rmse"; }), Places{}) << "the label tells";
   EXPECT_EQ(alone([](Training& t) { t.objective = "multiclass", t.metric = "accuracy"; }), Places{});
   EXPECT_EQ(alone([](Training& t) { t.trees.monotone = {{"x", 1}}; }), Places{"spec.trees.monotone"}) << "a network";

@@ -122,6 +122,11 @@ class WorkerTest : public testing::Test {
     secret_.id.bits = {random.next(), random.next()};
     settings_.models = directory_.path();
   }
+  void SetUp() override {
+#ifdef FALAJ_SANITIZED
+    GTEST_SKIP() << "sanitizers take memory of their own, which a worker may not have";
+#endif
+  }
   std::string token() const { return crypto::format_credential(crypto::CredentialKind::token, secret_); }
 
   std::string add_model(const Bytes& model) {
@@ -159,9 +164,6 @@ class WorkerTest : public testing::Test {
 };
 
 TEST_F(WorkerTest, AModelThatDoesNotFitInMemoryLeavesTheOthersAlone) {
-#ifdef FALAJ_SANITIZED
-  GTEST_SKIP() << "sanitizers take memory of their own";
-#endif
   const std::string huge(64, 'a');
   const auto small = add_model(infer::affine_model());
   write_file(directory_ / model_file(huge), "");

@@ -36,6 +36,8 @@ namespace {
 constexpr std::chrono::milliseconds kLong = std::chrono::hours(240);
 constexpr std::size_t kPieceBytes = 64 << 20;  // of what is shared
 constexpr std::chrono::milliseconds kRetry{500}, kLook{20}, kLookIdly{200}, kFarewell{2000};
+// Of one try to reach the place where all meet: nothing else is looked at meanwhile.
+constexpr std::chrono::milliseconds kReach{2000};
 constexpr std::size_t kNobody = ~std::size_t{0};
 
 std::vector<std::uint8_t> store_bytes(std::string_view text) { return {text.begin(), text.end()}; }
@@ -108,6 +110,7 @@ struct Gang::Rep {
       }
       watch.reset();
       store.reset();
+      throw_if_stopped();
       std::this_thread::sleep_for(kRetry);
     }
   }
@@ -120,6 +123,9 @@ struct Gang::Rep {
     if (clock.now() >= until)
       throw Error(Code::unavailable, fmt::format("task {} of {} did not meet the others at {}:{}: {}", place.task,
                                                  place.tasks, place.address, place.port, first_line(e)));
+  }
+  void throw_if_stopped() const {
+    if (place.must_stop && place.must_stop()) throw Error(Code::cancelled, "told to stop before all had met");
   }
   std::chrono::milliseconds left(sys::Micros until) const {
     return std::chrono::ceil<std::chrono::milliseconds>(std::max(until - clock.now(), sys::Micros(kRetry)));
@@ -165,7 +171,7 @@ struct Gang::Rep {
     c10d::TCPStoreOptions options;
     options.port = static_cast<std::uint16_t>(place.port);
     options.waitWorkers = false;
-    options.timeout = left(until);
+    options.timeout = std::min(left(until), kReach);
     const bool could = place.task == 0 || (!place.before.empty() && own_address == numeric_address(place.address));
     c10::intrusive_ptr<c10d::TCPStore> all;
     holds_place = false;
@@ -180,6 +186,7 @@ struct Gang::Rep {
       }
     }
     if (!all) all = c10::make_intrusive<c10d::TCPStore>(place.address, options);
+    all->setTimeout(left(until));
     store = c10::make_intrusive<c10d::PrefixStore>(place.name, all);
   }
 
@@ -219,7 +226,7 @@ struct Gang::Rep {
   template <class F>
   void look_until(sys::Micros until, std::chrono::milliseconds every, F there) {
     while (!there()) {
-      if (place.must_stop && place.must_stop()) throw Error(Code::cancelled, "told to stop before all had met");
+      throw_if_stopped();
       if (clock.now() >= until) throw Error(Code::unavailable, "not all of them came");
       std::this_thread::sleep_for(every);
     }

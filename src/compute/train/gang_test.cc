@@ -173,6 +173,15 @@ TEST(Gang, WhoIsToldToStopDoesNotWaitForTheOthers) {
   EXPECT_ERROR(Gang(place, clock), Code::cancelled);
 }
 
+TEST(Gang, WhoIsToldToStopDoesNotWaitForThePlaceWhereAllMeet) {
+  const sys::RealClock clock;
+  auto place = place_of(1, 2, port_for_gang(), "a/1");  // task 0 never comes
+  place.must_stop = [] { return true; };
+  const auto began = clock.now();
+  EXPECT_ERROR(Gang(place, clock), Code::cancelled);
+  EXPECT_LT(clock.now() - began, place.patience / 2);
+}
+
 // Run by the tests below, as a process of its own.
 TEST(GangRank, DISABLED_Trains) {
   const auto of = [](const char* name) { return std::string(std::getenv(name)); };
