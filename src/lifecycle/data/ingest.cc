@@ -96,6 +96,9 @@ class Datasets::Way {
   Stage stage_{0, 0};
 };
 
+// Of a Parquet file's group of rows, which whoever writes it holds in memory.
+constexpr std::int64_t kGroupRows = 122'880, kGroupRowsMin = 2'048;
+
 // Rows that are in table `staged` of the room and checked, before they are files.
 struct Datasets::Batch {
   std::string name;
@@ -109,7 +112,7 @@ struct Datasets::Batch {
   Way& way;
   const table::Workspace::Watch watch;
   std::vector<CheckResult> checks;
-  bool sorts_by_itself = true;
+  std::int64_t pieces = 1, group_rows = kGroupRows;  // in which rows are sorted and written: texts may be long
 };
 
 table::Schema Datasets::infer(const Where& where, const std::string& name, const std::string& upload, Format format) {
@@ -320,12 +323,16 @@ void Datasets::note_refused(const Where& where, const std::string& name, const s
   });
 }
 
-vault::Entry Datasets::put_parquet(const Where& where, const std::string& zone, table::Workspace& room,
-                                   const std::string& select, const std::string& name, const sql::Act& act,
-                                   const table::Workspace::Watch& watch) {
+namespace {
+
+vault::Entry put_rows(vault::Vault& vault, const Where& where, const std::string& zone, table::Workspace& room,
+                      const std::string& select, std::int64_t group_rows, const std::string& name, const sql::Act& act,
+                      const table::Workspace::Watch& watch) {
   Produced parquet([&](const std::function<void(BytesView)>& put) {
     room.put("out", table::sink_to(put));
-    room.run(fmt::format("COPY ({}) TO 'out' (FORMAT parquet, COMPRESSION zstd)", select), {}, watch);
+    room.run(fmt::format("COPY ({}) TO 'out' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {})", select,
+                         std::clamp(group_rows, kGroupRowsMin, kGroupRows)),
+             {}, watch);
   });
   Bytes piece;
   std::size_t taken = 0;
@@ -340,7 +347,15 @@ vault::Entry Datasets::put_parquet(const Where& where, const std::string& zone, 
     return n;
   };
   const std::optional<ZoneName> in = zone.empty() ? std::nullopt : std::optional(ZoneName::parse(zone));
-  return vault_.put(where, in, name, source, act);
+  return vault.put(where, in, name, source, act);
+}
+
+}  // namespace
+
+vault::Entry Datasets::put_parquet(const Where& where, const std::string& zone, table::Workspace& room,
+                                   const std::string& select, const std::string& name, const sql::Act& act,
+                                   const table::Workspace::Watch& watch) {
+  return put_rows(vault_, where, zone, room, select, kGroupRows, name, act, watch);
 }
 
 void Datasets::write_file(const Where& where, Batch& batch, std::size_t number, const std::string& cut, File& file,
@@ -353,12 +368,12 @@ void Datasets::write_file(const Where& where, Batch& batch, std::size_t number, 
   // Rows of a time lie together, so that a query for some of them reads only those.
   const auto by = time.empty() ? std::string() : table::identifier(time) + ", rowid";
   const auto put = [&](const std::string& sql) {
-    return put_parquet(where, batch.spec.zone, batch.room, sql, file.name, act, batch.watch);
+    return put_rows(vault_, where, batch.spec.zone, batch.room, sql, batch.group_rows, file.name, act, batch.watch);
   };
   vault::Entry entry;
   if (by.empty()) {
     entry = put(select);
-  } else if (batch.sorts_by_itself) {
+  } else if (batch.pieces == 1) {
     entry = put(select + " ORDER BY " + by);
   } else {
     constexpr const char *kPart = "staged part", *kInOrder = "staged in order";
@@ -399,7 +414,11 @@ Version Datasets::write_batch(const Where& where, Batch& batch, const sql::Act& 
     throw Error(Code::exhausted, fmt::format("the data would be cut into more than {} files; cut it by more than a {}",
                                              limits_.files_max, batch.spec.partition));
   if (added.empty()) added.emplace_back();  // no rows have a file too: it has their columns
-  batch.sorts_by_itself = time.empty() || table::pieces_to_sort(batch.room, "staged", {}, batch.watch) == 1;
+  batch.pieces = table::pieces_to_sort(batch.room, "staged", {}, batch.watch);
+  constexpr std::int64_t kGroupsOfPiece = 4;
+  std::int64_t rows = 0;
+  for (const auto& file : added) rows += file.rows;
+  if (batch.pieces > 1) batch.group_rows = rows / (batch.pieces * kGroupsOfPiece);
   const auto share = kWriting.share / static_cast<double>(added.size());
   for (std::size_t i = 0; i < added.size(); ++i) {
     batch.way.enter({kWriting.from + share * static_cast<double>(i), share});

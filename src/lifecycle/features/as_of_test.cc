@@ -156,22 +156,6 @@ TEST_F(AsOf, ManyViewsTogetherNeedNoMoreMemoryThanOne) {
             (Text{{"100000", "100000", "100000", "1", "1"}}));
 }
 
-TEST_F(AsOf, RowsOfWideTextsNeedNoMoreMemoryThanThereIs) {
-  const auto one = sys::open_files(dir_.path());
-  table::Workspace small({std::uint64_t{64} << 20, std::uint64_t{8} << 30, 2}, *one);
-  small.run(
-      "CREATE TABLE events AS SELECT 'k' || i % 1000 AS k, make_timestamp(i * 1000) AS at, make_timestamp(i * 1000)"
-      " AS known, (i % 17)::DOUBLE AS v, repeat(lpad(i::VARCHAR, 8, '0'), 330) AS note FROM range(100000) t(i)");
-  number_spine(small, "events", "spine");
-  auto view = plan();
-  view.rows = {{"note_known", "note", table::Type::text}};
-  join_as_of(small, "spine", "at", view, "out");
-  EXPECT_EQ(table::rows(small,
-                        "SELECT count(*), count(note_known), bool_and(spine.note = note_known) FROM spine"
-                        " POSITIONAL JOIN out"),
-            (Text{{"100000", "100000", "1"}}));
-}
-
 TEST_F(AsOf, NeverShowsWhatIsKnownASecondLater) {
   std::vector<Row> events, spine;
   for (int i = 0; i < 1000; ++i) {

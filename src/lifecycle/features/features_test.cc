@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lifecycle/features/features.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -129,6 +130,50 @@ spec:
     if (!first) first = set.id;
     EXPECT_EQ(set.id, *first) << threads << " threads";
   }
+}
+
+// Four times the memory: joined, put in order, written.
+TEST_F(FeaturesTest, LongTextsNeedNoMoreMemoryThanThereIs) {
+  constexpr std::int64_t kRows = 80'000, kTimes = 430;
+  data::DataLimits limits;
+  limits.room.memory_bytes = std::uint64_t{64} << 20;
+  static_assert(kRows * kTimes * 8 > 4 * (std::int64_t{64} << 20));
+  data::Datasets datasets(*f_.base.database, *f_.resources, *f_.base.vault, *f_.scratch, f_.base.clock, f_.base.random,
+                          *f_.base.metrics, limits);
+  f_.declare("trips",
+             "{columns: [{name: moment, type: timestamp}, {name: origin, type: text}, {name: delay, type: int64}], "
+             "time: moment}");
+  datasets.store(
+      DataFixture::kFlights, "trips", *datasets.room(),
+      fmt::format("SELECT make_timestamp(i * 1000000) AS moment, 'k' || (i % 1000) AS origin, i AS delay FROM"
+                  " range({}) t(i)",
+                  kRows),
+      {data::Format::parquet, data::Mode::overwrite, "test", "", {}}, DataFixture::act());
+  f_.apply(fmt::format(R"(
+apiVersion: falaj/v1
+kind: Entity
+metadata: {{tenant: acme, project: flights, name: origin}}
+spec: {{key: [{{name: origin, type: text}}]}}
+---
+apiVersion: falaj/v1
+kind: FeatureView
+metadata: {{tenant: acme, project: flights, name: long}}
+spec:
+  entity: origin
+  dataset: trips
+  sql: "SELECT *, repeat(lpad(delay::VARCHAR, 8, '0'), {}) AS note FROM trips"
+  time: moment
+  features: [{{name: note}}]
+---
+{{apiVersion: falaj/v1, kind: FeatureService, metadata: {{tenant: acme, project: flights, name: notes}}, spec: {{features: ["long:note"]}}}}
+)",
+                       kTimes));
+  Definitions definitions(*f_.resources, datasets);
+  Features features(*f_.base.database, *f_.resources, datasets, definitions);
+  const auto set = features.train_set(DataFixture::kFlights, {"notes", {"trips", std::nullopt}, "", "train"}, may_all,
+                                      DataFixture::act());
+  EXPECT_EQ(f_.rows(set, "SELECT count(*), bool_and(left(note, 8)::BIGINT = delay), min(length(note)) FROM v"),
+            (Rows{fmt::format("{}|1|{}", kRows, kTimes * 8)}));
 }
 
 TEST_F(FeaturesTest, MayBeOfADatasetOfAnyName) {
