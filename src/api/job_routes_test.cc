@@ -117,7 +117,8 @@ TEST_F(JobRoutes, JobsOfOneCallWaitForEachOtherByName) {
   EXPECT_EQ(post("\"nobody\"").status, 400);
   const auto made = post("");
   ASSERT_EQ(made.status, 200) << made.body;
-  const auto& jobs = made.json().at("jobs").as_array();
+  const auto told = made.json();
+  const auto& jobs = told.at("jobs").as_array();
   const std::string train(jobs.at(0).at("id").as_string()), prepare(jobs.at(1).at("id").as_string());
   EXPECT_EQ(phase_after(train, "succeeded"), "succeeded");
   EXPECT_EQ(job(train).at("spec").at("after").at("ok").at(0).as_string(), prepare);
